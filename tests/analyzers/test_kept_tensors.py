@@ -69,7 +69,7 @@ def test_a_size_cannot_be_detached(make: Any) -> None:
 def test_outputs_are_kept_without_a_graph_as_well(make: Any) -> None:
     def said(line: str) -> str:
         optimization = loop_of(make, line)
-        return kept_tensors.outputs(kept_tensors.lines(optimization), optimization.backward_location)
+        return kept_tensors.outputs(optimization, kept_tensors.lines(optimization))
 
     assert said("kept.append((loss, out))").startswith(" An output takes its own memory")
     assert said("kept.append(loss)") == ""
@@ -193,6 +193,11 @@ def test_a_number_that_the_batches_are_counted_by_holds_no_graph(make: Any) -> N
     assert found(make, loop=COUNTED) == [(9, "running += loss.detach()")]
 
 
+ROWS = """\
+# where no loss is computed through what it holds
+self.rows.append(tuple(one.detach() if hasattr(one, "detach") else one for one in (step, value)))"""
+
+
 @pytest.mark.parametrize(
     ("source", "instead"),
     [
@@ -205,7 +210,7 @@ def test_a_number_that_the_batches_are_counted_by_holds_no_graph(make: Any) -> N
             'self.values.setdefault(name, []).append(value.detach() if hasattr(value, "detach") else value)',
         ),
         ("self.last[name] = value", 'self.last[name] = value.detach() if hasattr(value, "detach") else value'),
-        ("self.rows.append((step, value))", ""),
+        ("self.rows.append((step, value))", ROWS),
         ("self.rows.append(value)  # of this epoch", ""),
     ],
 )
@@ -234,6 +239,37 @@ def test_a_dictionary_is_kept_with_detached_entries(make: Any, loop: str, known:
     instead = kept_tensors.guarded(optimization, kept_tensors.lines(optimization))
     entries = '{key: value.detach() if hasattr(value, "detach") else value for key, value in out.items()}'
     assert instead == (f"self.outs.append({entries})" if known else "")
+
+
+STEP = """\
+    def training_step(self, batch, index):
+        loss, logits = self.step(batch)
+        {line}
+        return loss"""
+FREE = '{{key: value.detach() if hasattr(value, "detach") else value for key, value in {}.items()}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "others"),
+    [
+        ('self.outs.append({"loss": loss, "n": len(batch)})', FREE.format('{"loss": loss, "n": len(batch)}'), True),
+        ("self.outs.append(dict(loss=loss, y=batch[1]))", FREE.format("dict(loss=loss, y=batch[1])"), True),
+        (
+            "self.outs.append([loss])",
+            '[one.detach() if hasattr(one, "detach") else one for one in [loss]]',
+            False,
+        ),
+    ],
+)
+def test_a_step_of_a_framework_keeps_what_is_written_out_in_the_append(make, line, kept, others) -> None:
+    excerpt = STEP.format(line=line)
+    backward = {"site": 1, "role": "backward", "file": "a.py", "line": 60, "source": "trainer.fit(net, data)"}
+    place = {"file": "a.py", "line": 3, "function": "training_step", "source": line}
+    keeps = {"site": 2, "role": "keeps", "excerpt": excerpt, "excerpt_line": 1} | place
+    optimization = make.process(sites=[backward | {"function": "main"}, keeps]).optimizations[0]
+    stored = kept_tensors.lines(optimization)
+    assert kept_tensors.guarded(optimization, stored) == f"self.outs.append({kept})"
+    assert ("empty the list" in kept_tensors.outputs(optimization, stored)) is others
 
 
 METER = """\
@@ -297,7 +333,9 @@ def test_where_graphs_are_retained_the_loss_may_be_computed_from_the_new_average
     [
         ("self.errors.append(self.error(x, y))", "self.errors.append(self.error(x, y).detach())"),
         ("self.errors.append(error(x, y).item())", ""),
-        ("self.errors.append([error(x, y)])", ""),
+        ("self.errors.append([[error(x, y)], y])", ""),
+        ("self.errors.append({'all': [error(x, y)]})", ""),
+        ("self.errors.append((error(x, y).detach(), y))", ""),
         ("self.errors.append(self.scale * error(x, y))", ""),
     ],
 )

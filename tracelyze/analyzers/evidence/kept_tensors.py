@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
-from tracelyze.analyzers.evidence.editing.storing import averages
+from tracelyze.analyzers.evidence.editing.storing import averages, displays
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
 
@@ -184,8 +184,9 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     running average, in another function than the loop's, which may be given numbers too. Empty without such a line."""
     line = stored[0].location if stored and stored[0].diff is None else None
     averaged = averages.guarded(optimization.process, line, retains(optimization))
-    if averaged:
-        return averaged
+    shown = averaged or displays.detached(optimization.process, line)
+    if shown:
+        return shown
     text = line and recorded_text.line_at(optimization.process, line)
     statement = "".join(text).strip() if text else ""
     found = STORED.fullmatch(statement)
@@ -312,9 +313,12 @@ def _diff_of_several(
     return Diff(location.file, location.line, [line], [f"{line[:begin]}{detached}{line[begin + len(value) :]}"])
 
 
-def outputs(stored: list[Kept], loss: Location | None) -> str:
-    """A sentence about whole outputs beside the loss, or in its place, in what an edit stores: without a graph they are
-    kept all the same. Empty where numbers alone are stored."""
+def outputs(optimization: Optimization, stored: list[Kept]) -> str:
+    """A sentence about whole outputs beside the loss, or in its place, in what an edit or an example stores: without a
+    graph they are kept all the same. Empty where numbers alone are stored."""
+    if stored and stored[0].diff is None:
+        return displays.told(optimization.process, stored[0].location)
+    loss = optimization.backward_location
     match = edits.BACKWARD.match(loss.source) if loss is not None else None
     given = [found["value"] for one in stored if one.diff and (found := STORED.fullmatch(one.location.source))]
     names = [name for value in given if SEVERAL.fullmatch(value) for name in NAME.findall(value)]

@@ -105,9 +105,8 @@ def _finding(
         else "possible",
         title=title,
         summary=cause,
-        fix=FIX_LINES + kept_tensors.others(stored, diff) + kept_tensors.outputs(stored, optimization.backward_location)
-        if diff
-        else fix + (handed.instead if handed else ""),
+        fix=(FIX_LINES + kept_tensors.others(stored, diff) if diff else fix + (handed.instead if handed else ""))
+        + kept_tensors.outputs(optimization, stored),
         fix_code="\n".join(text.strip() for text in diff.added) if diff else code,
         first_step=begin,
         last_step=timing.last_step(optimization),
