@@ -662,3 +662,49 @@ def test_a_softmax_that_an_argument_asks_for_stays_for_other_callers(
     assert finding.location.line == place
     assert (finding.diff.added[0].strip() if finding.diff else None) == added
     assert said in finding.fix
+
+
+ENGINES = """\
+model = Net()
+trainer = create_supervised_trainer(model, optimizer, nn.MSELoss())
+evaluator = create_supervised_evaluator(model, metrics={"loss": Loss(nn.MSELoss())})
+trainer.run(loader, max_epochs=9)
+"""
+
+
+def by_engines(make: Any, text: str, called: str, given: str, target: str, training: bool = True) -> Any:
+    """The finding where a line of the script runs an engine of Ignite, which computes the loss."""
+    shared = {"file": "t.py", "function": "main", "excerpt_line": 1, "excerpt": text}
+    ran = {"site": 3, "role": "loss", "line": 4, "source": called} | shared
+    step = {"site": 4, "role": "step", "line": 1, "source": "model = Net()"} | shared
+    rows = elementwise(given, target, site=3, training=training)
+    return make.check("loss-broadcast", make.process(more={"loss_calls": rows}, sites=[ran, step]))[2]
+
+
+@pytest.mark.parametrize(
+    ("called", "given", "target", "edited"),
+    [
+        ("trainer.run(loader, max_epochs=9)", "32x1", "32", "nn.MSELoss(), model_transform={}.squeeze(-1))"),
+        ("trainer.run(loader, max_epochs=9)", "32", "32x1", "nn.MSELoss(), model_transform={}.unsqueeze(-1))"),
+        ("evaluator.run(loader)", "32x1", "32", "Loss(nn.MSELoss())}}, model_transform={}.squeeze(-1))"),
+    ],
+)
+def test_an_engine_gives_its_loss_what_model_transform_makes(make, called, given, target, edited) -> None:
+    finding = by_engines(make, ENGINES, called, given, target, training=called.startswith("trainer"))
+    assert finding.diff.added[0].endswith(edited.format("lambda output: output"))
+    assert finding.location.line == finding.diff.line == (2 if called.startswith("trainer") else 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENGINES.replace("nn.MSELoss())\n", "nn.MSELoss(), model_transform=whole)\n"),
+        ENGINES.replace("trainer =", "pretrainer ="),  # another one than runs
+        ENGINES + "other = create_supervised_trainer(model, optimizer, nn.MSELoss())\n",
+        ENGINES.replace("create_supervised_trainer(model, optimizer, nn.MSELoss())", "Engine(update)"),
+    ],
+)
+def test_an_engine_that_is_not_known_is_not_edited(make, text: str) -> None:
+    finding = by_engines(make, text, "trainer.run(loader, max_epochs=9)", "32x1", "32")
+    assert finding.diff is None
+    assert "model_transform" not in finding.fix

@@ -12,6 +12,7 @@ from tracelyze.analyzers.computed.layouts import crossed_products
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import differences
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.settings import engines
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -22,16 +23,9 @@ if TYPE_CHECKING:
 WARNS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # in torch, of sizes that differ
 WRITTEN_OUT = "written out"  # a loss that the script computes itself
 ELEMENTWISE = (
-    "mse_loss",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "poisson_nll_loss",
-    "gaussian_nll_loss",
-    "soft_margin_loss",
-    "hinge_embedding_loss",
-    WRITTEN_OUT,
-)
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss",
+    "soft_margin_loss", "hinge_embedding_loss", WRITTEN_OUT,
+)  # fmt: skip
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -96,6 +90,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         )
         fix += "outputs of the model, which may all have it."
         code = f"{parts or f'target = target.unsqueeze({dim})'}  # {target} -> {given}"
+    by_engine = engines.shaped(process, line.location, line.training, dim, longer_input)
     fault = LossFault(
         title=f"{subject} compares {given} with {target}: "
         + ("every prediction meets every target" if flat else "samples meet the targets of others"),
@@ -105,7 +100,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"with its own target. The network learns {_learned(line.function)}{'' if flat else ' at each place'}, "
             "whatever the input." + " torch warns of it once, where warnings are shown." * (line.function in WARNS)
         ),
-        remedy=Remedy(fix, code, place, edit),
+        remedy=by_engine or Remedy(fix, code, place, edit),
         repeated=True,
         evidence=[
             Evidence("shape of the prediction", given),
