@@ -669,6 +669,32 @@ def test_what_keeps_the_graphs_that_a_backward_retains(make, lines: list[str], s
     assert finding.diff is None, "the first backward of a step may need the graph"
 
 
+@pytest.mark.parametrize(
+    ("line", "carried"),
+    [
+        ("self.centres = self.centres * (1 - rate) + mean * rate", "self.centres"),
+        ("self.h = torch.tanh(self.into(x) + self.over(self.h))", "self.h"),
+        ("self.h = torch.tanh(self.into(x))", ""),
+    ],
+)
+def test_a_line_that_makes_a_value_of_that_of_the_step_before(make, line: str, carried: str) -> None:
+    """The backward is not edited by itself: without retain_graph=True it fails where the loss is computed from it."""
+    kept = {"site": 1, "role": "keeps", "file": "a.py", "line": 22, "function": "update", "source": line}
+    kept |= {"excerpt_line": 21, "excerpt": f"    def update(self, x):\n        {line}"}
+    backward = "loss.backward(retain_graph=True)"
+    called = {"site": 2, "role": "backward", "file": "a.py", "line": 30, "function": "main", "source": backward}
+    called |= {"excerpt_line": 30, "excerpt": f"    {backward}"}
+    steps = make.steps() | {"live_graphs": list(range(COUNT)), "graph_retained": [True] * COUNT}
+    finding = make.check("retain-graph", make.process(steps, sites=[kept, called]))[2]
+    if not carried:
+        assert (finding.location.line, finding.diff.added) == (30, ["    loss.backward()"])
+        return
+    assert (finding.location.line, finding.seen_at.line, finding.diff) == (22, 30, None)
+    guard = f"if torch.is_tensor({carried}):\n    {carried} = {carried}.detach()"
+    assert finding.fix_code == f"# in place of line 22:\n{guard}\n{line}\n# in place of line 30:\nloss.backward()"
+    assert f"line 22 makes `{carried}` of its value at the step before" in finding.summary
+
+
 def test_a_line_of_another_file_keeps_the_graphs_that_a_backward_retains(make) -> None:
     sites = [
         {

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers import diagnose
 
 
@@ -96,6 +97,43 @@ def test_slow_steps_in_which_a_file_of_weights_was_written(make, every: int, upt
     assert said in finding.summary
     assert (finding.location is not None and finding.location.line == 60) == ("Line 60" in said)
     assert (finding.confidence == "likely") == ("Line 60" in said)
+
+
+PACKED = """\
+def save(self, state, path):
+    with gzip.open(path, "wb", compresslevel=9) as stream:
+        torch.save(state, stream)"""
+BESIDE = """\
+def save(self, state, path):
+    torch.save(state, path)
+    shutil.make_archive(path, "zip", self.folder)"""
+PLAIN = """\
+def save(self, state, path):
+    torch.save(state, path)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "by"),
+    [
+        (PACKED, 2, "gzip"),
+        (BESIDE, 3, "make_archive"),
+        (PLAIN, 2, ""),
+        (f"def restore(self, path):\n    state = torch.load(gzip.open(path))\n\n{PLAIN}", 5, ""),
+        (PLAIN.replace("    torch", '    old = gzip.open(path, "rb").read()\n    torch'), 3, ""),
+    ],
+)
+def test_a_checkpoint_that_is_compressed(make, text: str, line: int, by: str) -> None:
+    """What another function compresses, or what is read, is not it."""
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    written = [row | {"site": 1} for row in saves([end[index] - 0.02 for index in range(49, 400, 50)])]
+    sites = sites_of(text, save="torch.save(")
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, sites=sites, more={"checkpoints": written})
+    _, _, finding = make.check("slow-steps", process)
+    assert finding.location.line == line
+    assert ("compresses the checkpoint" in finding.fix) == bool(by)
+    if by:
+        assert f"Line {line} compresses the checkpoint ({by})" in finding.fix
 
 
 @pytest.mark.parametrize(("every", "said"), [(50, True), (100, False), (4, False)])

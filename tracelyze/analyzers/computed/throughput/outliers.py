@@ -14,6 +14,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.computed.throughput.slow import longer_batches, saves
 from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.editing.storing import compressed
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -251,15 +252,18 @@ def _saving(optimization: Optimization, found: Slow) -> list[Reason]:
     place = seen if seen and one.place and seen.file_function == one.place.file_function else one.place
     who = f"Line {one.place.line}" if one.place else "The program"
     of = f"all {one.looked}" if one.saved == one.looked else f"{one.saved} of the {one.looked}"
+    packed = compressed.of(optimization.process, one.place)
     reason = Reason(
         "saving a checkpoint",
         one.share,
         f"{who} wrote a file of weights in {of} of them that were looked at"
         + (", and in no other step" if one.alone else "")
         + f". That takes {duration(one.excess)} each time, with what goes along.",
-        "Save less often, or in the background (torch.distributed.checkpoint.async_save). Compression, a copy to "
+        packed.fix
+        if packed
+        else "Save less often, or in the background (torch.distributed.checkpoint.async_save). Compression, a copy to "
         "another disk or an upload that belongs to it can run in a thread of its own.",
-        place,
+        packed.place if packed else place,
     )
     return [reason]
 

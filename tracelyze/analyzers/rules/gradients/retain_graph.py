@@ -62,7 +62,8 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
             Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
             Evidence("most graphs alive at once", most, "graphs", *limits.against("graphs")),
         ],
-        location=optimization.backward_location,
+        location=remedy.place or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
         )

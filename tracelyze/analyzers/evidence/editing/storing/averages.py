@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 _NUMBERS: Final = re.compile(r"\b(?:item|tolist|float|int|len|numpy)\(")
+_GUARD: Final = "if torch.is_tensor({name}):\n    {name} = {name}.detach()"
 _PLACES: Final = (ast.Name, ast.Attribute, ast.Subscript)
 _MIXED: Final = (ast.BinOp, ast.IfExp, ast.UnaryOp)
 
@@ -43,8 +44,25 @@ def guarded(process: Process, place: Location | None, retained: bool) -> str:
     if own is None or value is None or not isinstance(own.parsed.statement, ast.Assign):
         return ""
     name = own.parsed.text_of(own.parsed.statement.targets[0])
-    guard, statement = f"if torch.is_tensor({name}):\n    {name} = {name}.detach()", own.dedented(own.text)
-    return f"{guard}\n{statement}" if retained else f"{statement}\n{guard}"
+    if retained:
+        return without_past(own, name)
+    return f"{own.dedented(own.text)}\n{_GUARD.format(name=name)}"
+
+
+def without_past(own: OwnStatement, name: str) -> str:
+    """The statement, and in front of it what it made at the step before, without its graph; that may be a number at the
+    first step."""
+    return f"{_GUARD.format(name=name)}\n{own.dedented(own.text)}"
+
+
+def of_itself(own: OwnStatement) -> str:
+    """The only name or attribute that a statement assigns, where it takes its value before; else empty."""
+    made = own.parsed.statement
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], _PLACES):
+        return ""
+    name = ast.unparse(made.targets[0])
+    reads = any(isinstance(one, _PLACES) and ast.unparse(one) == name for one in ast.walk(made.value))
+    return own.parsed.text_of(made.targets[0]) if reads else ""
 
 
 def _average(process: Process, place: Location) -> tuple[OwnStatement | None, ast.expr | None]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edits
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import one_backward
-from tracelyze.analyzers.evidence.editing.storing import handed_over
+from tracelyze.analyzers.evidence.editing.storing import averages, handed_over
 from tracelyze.analyzers.evidence.remedy import Remedy
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.kept_tensors import Kept
     from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.diagnosis import Diff
 
 LAST: Final = "loss.backward()  # the last one of the step; those before it may need retain_graph=True"
 _UNKNOWN: Final = "something from every step is kept, for example a loss in a list."
@@ -31,12 +33,36 @@ def remedy(optimization: Optimization) -> Remedy:
     edit = None if shared else line_edits.without_retained_graph(optimization.process, backward)
     why = f"{kept_tensors.culprits(stored)} beyond its step." if stored else _UNKNOWN
     fix = _DETACH
+    if len(stored) == 1 and (carries := _that_carries(optimization, stored[0], edit)) is not None:
+        return carries
     if len(stored) == 1:
         handed = handed_over.to(optimization, stored[0].location)
         why, fix = why + (handed.told if handed else ""), _of_a_line(optimization, stored[0])
         fix += handed.instead if handed else ""
     code = "\n".join(line.strip() for line in edit.added) if edit else LAST
     return Remedy(fix, code, diff=edit, why=why)
+
+
+def _that_carries(optimization: Optimization, kept: Kept, edit: Diff | None) -> Remedy | None:
+    """Of a line that makes a value of what it was at the step before: the loss may be computed from it, and a backward
+    that frees its graph would then fail at the next step, unless the value before is detached."""
+    own = own_statement.at(optimization.process, kept.location)
+    carried = averages.of_itself(own) if own is not None else ""
+    backward = optimization.backward_location
+    if own is None or not carried or backward is None or kept.diff is not None:
+        return None
+    line = f"line {kept.location.line}{f' of {kept.location.file}' * (backward.file != kept.location.file)}"
+    why = (
+        f"{line} makes `{carried}` of its value at the step before, with the graph of that, so that each backward may "
+        "run through all earlier steps."
+    )
+    fix = (
+        f"Detach what {line} takes of the step before (`{carried}`), then drop retain_graph=True from the backward in "
+        f"line {backward.line}. Without the first, that backward may fail at the second step."
+    )
+    last = "\n".join(text.strip() for text in edit.added) if edit else LAST
+    code = f"# in place of {line}:\n{averages.without_past(own, carried)}\n# in place of line {backward.line}:\n{last}"
+    return Remedy(fix, code, kept.location, why=why)
 
 
 def _of_a_line(optimization: Optimization, kept: Kept) -> str:

@@ -1,0 +1,44 @@
+"""The line that compresses a checkpoint beside the call that writes it: weights shrink little, and it takes long."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_COMPRESSES: Final = re.compile(
+    r"\b(?P<with>gzip|bz2|lzma)\.(?:open|GzipFile|BZ2File|LZMAFile|compress)\("
+    r"|\bshutil\.(?P<archive>make_archive)\(|\b(?P<zip>ZIP_DEFLATED|ZIP_BZIP2|ZIP_LZMA)\b"
+)
+_READS: Final = re.compile(r"""["']rb?t?["']""")
+
+
+class Compressed(NamedTuple):
+    """The line, and what to do about it."""
+
+    place: Location
+    fix: str
+
+
+def of(process: Process, save: Location | None) -> Compressed | None:
+    """The only line that compresses in the function of this call, of the lines around it that were recorded."""
+    if save is None:
+        return None
+    lines = recorded_text.of_function(process, save)
+    found = {at: match for at, text in lines.items() if (match := _COMPRESSES.search(text.split("  #")[0]))}
+    found = {at: match for at, match in found.items() if not _READS.search(lines[at])}
+    if len(found) != 1:
+        return None
+    ((at, match),) = found.items()
+    by = match["with"] or match["archive"] or match["zip"]
+    fix = (
+        f"Line {at} compresses the checkpoint ({by}). That usually takes far longer than to write it, even at the "
+        "lowest level, and weights shrink by little. Write it as it is, and read it so; or compress it in a thread of "
+        "its own, or save less often."
+    )
+    return Compressed(Location(save.file, at, save.function, lines[at].strip()), fix)
