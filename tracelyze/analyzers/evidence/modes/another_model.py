@@ -33,18 +33,18 @@ def of(process: Process, evaluates: Location | None) -> Another | None:
     own = own_statement.at(process, evaluates)
     if own is None or evaluates is None:
         return None
-    called = _model_of(own.parsed)
+    called = model_of(own.parsed)
     lines = [one for one in process.locations("eval-mode") if one.file_function == evaluates.file_function]
     found = _EVAL.match(lines[0].source.split("#")[0].strip()) if len(lines) == 1 else None
     if found is None or not called or lines[0].line >= own.line or not _encloses(process, lines[0], evaluates):
         return None
     name = found["name"]
-    if re.search(rf"(?<![\w.]){re.escape(name)}\b", own.text) or _is_function(process, called):
+    if re.search(rf"(?<![\w.]){re.escape(name)}\b", own.text) or is_function(process, called):
         return None
     return Another(lines[0], name, called, evaluates.line)
 
 
-def _is_function(process: Process, called: str) -> bool:
+def is_function(process: Process, called: str) -> bool:
     """Whether lines of the script are known to stand in a function of this name: it calls a model in its turn."""
     name = called.rpartition(".")[2]
     return any(str(row["function"]).rpartition(".")[2] == name for row in process.tables["sites"].records())
@@ -60,7 +60,7 @@ def _encloses(process: Process, place: Location, evaluates: Location) -> bool:
     return min(depths) == depths[0]
 
 
-def _model_of(line: parsed_line.ParsedLine) -> str:
+def model_of(line: parsed_line.ParsedLine) -> str:
     """What the statement calls to get an output: of its calls that hold no other call the only one of a name, or of an
     attribute of self. Empty where there are several."""
     calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.modes import another_model, back_in_training, own_train
+from tracelyze.analyzers.evidence.modes import another_model, back_in_training, never_switched, own_train
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -56,10 +56,10 @@ class Mode(NamedTuple):
     diff: Diff | None = None
 
 
-def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
+def mode(process: Process, row: int, seen_at: Location | None, begins: Location | None = None) -> Mode:
     """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
     model that is evaluated in place of the one whose eval() is called, a copy of it, a train() that eval() calls in
-    vain, or else the calls that are missing."""
+    vain, or else the calls that are missing; `begins`: the first statement of the function that evaluates."""
     own = own_train.of(process, seen_at)
     if own is not None:
         return Mode(own.fix, own.code, own.place, own.diff)
@@ -84,6 +84,9 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     name = called.name_in(process, process.evals["model"][row], None)
     if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
         return Mode(_COPY, _COPY_CODE.format(name=name))
+    missing = never_switched.of(process, seen_at, begins)
+    if missing is not None:
+        return Mode(missing.fix, missing.call, begins, missing.diff)
     return Mode(FIX, CODE)
 
 
