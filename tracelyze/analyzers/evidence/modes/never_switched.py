@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import line_edits, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.modes import another_model
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Diff, Location
 
 _TRAINS: Final = re.compile(r"(?P<model>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\.train\(\s*(?:(?:mode\s*=\s*)?True\s*)?\)\s*$")
@@ -37,10 +37,12 @@ class Missing(NamedTuple):
         return f"Call {self.call} before each validation. {back}"
 
 
-def of(process: Process, seen_at: Location | None, begins: Location | None) -> Missing | None:
-    """`seen_at`: the line that calls the model; `begins`: the first statement of its function, which does not train."""
-    own, back = own_statement.at(process, seen_at), _back(process)
-    if own is None or back is None or begins is None or _of_several(process):
+def of(process: Process, seen_at: Location | None, begins: Location | None, judged: Mask) -> Missing | None:
+    """`seen_at`: the line that calls the model; `begins`: the first statement of its function, which does not train;
+    `judged`: rows of evals, shape [evals]."""
+    after = len(np.unique(process.evals["after_step"][judged]))
+    own, back = own_statement.at(process, seen_at), _back(process, after)
+    if own is None or back is None or begins is None or len(np.unique(process.evals["model"][judged])) > 1:
         return None
     model = another_model.model_of(own.parsed)
     text = recorded_text.of_function(process, begins)
@@ -51,24 +53,21 @@ def of(process: Process, seen_at: Location | None, begins: Location | None) -> M
     return Missing(diff, f"{model}.eval()", back) if diff is not None else None
 
 
-def _of_several(process: Process) -> bool:
-    """Whether validations call more than one model."""
-    return len(np.unique(process.evals["model"][validation.passes(process)])) > 1
-
-
-def _back(process: Process) -> Location | None:
+def _back(process: Process, after: int) -> Location | None:
     """The only line that puts the model which training calls into train mode in each step, or in each epoch where no
-    validation is more frequent."""
+    validation is more frequent; `after`: steps that validations came after."""
     found = [
         back
         for back in process.locations("train-mode")
         for call in process.locations("training-call")
-        if back.file_function == call.file_function and back.line < call.line and _runs_again(process, back, call)
+        if back.file_function == call.file_function
+        and back.line < call.line
+        and _runs_again(process, back, call, after)
     ]
     return found[0] if len({one.file_line for one in found}) == 1 else None
 
 
-def _runs_again(process: Process, back: Location, call: Location) -> bool:
+def _runs_again(process: Process, back: Location, call: Location, after: int) -> bool:
     switch = _TRAINS.match(back.source.split("#")[0].strip())
     if switch is None or not re.search(rf"(?<![\w.]){re.escape(switch['model'])}\(", call.source):
         return False
@@ -79,11 +78,11 @@ def _runs_again(process: Process, back: Location, call: Location) -> bool:
         return False  # it may not have run, or where it stands is not known
     below = [text.get(at) for at in range(back.line, call.line)]
     if any(line is None for line in below):
-        return _as_rare_as_epochs(process) and _in_an_epoch(process, back, text, depth)
+        return _as_rare_as_epochs(process, after) and _in_an_epoch(process, back, text, depth)
     heads = [line.strip() for line in below if line and line.strip()]
     if not any(_LOOP.match(one) for one in heads):
         return True
-    return _as_rare_as_epochs(process) and _in_an_epoch(process, back, text, depth)
+    return _as_rare_as_epochs(process, after) and _in_an_epoch(process, back, text, depth)
 
 
 def _heads(text: dict[int, str], number: int, depth: int) -> list[str]:
@@ -113,7 +112,6 @@ def _in_an_epoch(process: Process, back: Location, text: dict[int, str], depth: 
     return loop.line < back.line and recorded_text.indent_of(text.get(loop.line, " " * depth)) < depth
 
 
-def _as_rare_as_epochs(process: Process) -> bool:
+def _as_rare_as_epochs(process: Process, after: int) -> bool:
     planned = [row["value"] for row in process.events_of("epochs-planned")]
-    passes = np.unique(process.evals["after_step"][validation.passes(process)])
-    return len(planned) == 1 and len(passes) <= planned[0]
+    return len(planned) == 1 and after <= planned[0]

@@ -67,8 +67,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, in_eval: bool, limits: L
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     in_train, how = int(np.nan_to_num(evals["modules_in_train"][rows]).max()), "in train mode"
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
-    begins = validation.begins_at(process, site)
-    drops_by, mode = dropping.of(process) if in_eval else None, validating.mode(process, int(rows[0]), seen_at, begins)
+    begins, drops_by = validation.begins_at(process, site), dropping.of(process) if in_eval else None
+    mode = validating.mode(process, int(rows[0]), seen_at, begins, judged)
     begins = mode.place or begins
     if drops_by is not None:
         how, title, begins = "with active dropout", drops_by.title, drops_by.place

@@ -13,6 +13,7 @@ from tracelyze.analyzers.evidence.modes import another_model, back_in_training, 
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Diff, Location
 
 FIX: Final = "Call model.eval() before each validation and model.train() before training continues."
@@ -56,10 +57,13 @@ class Mode(NamedTuple):
     diff: Diff | None = None
 
 
-def mode(process: Process, row: int, seen_at: Location | None, begins: Location | None = None) -> Mode:
+def mode(
+    process: Process, row: int, seen_at: Location | None, begins: Location | None = None, judged: Mask | None = None
+) -> Mode:
     """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
     model that is evaluated in place of the one whose eval() is called, a copy of it, a train() that eval() calls in
-    vain, or else the calls that are missing; `begins`: the first statement of the function that evaluates."""
+    vain, or else the calls that are missing; `begins`: the first statement of the function that evaluates;
+    `judged`: rows of evals, shape [evals]."""
     own = own_train.of(process, seen_at)
     if own is not None:
         return Mode(own.fix, own.code, own.place, own.diff)
@@ -84,7 +88,7 @@ def mode(process: Process, row: int, seen_at: Location | None, begins: Location 
     name = called.name_in(process, process.evals["model"][row], None)
     if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
         return Mode(_COPY, _COPY_CODE.format(name=name))
-    missing = never_switched.of(process, seen_at, begins)
+    missing = never_switched.of(process, seen_at, begins, judged) if judged is not None else None
     if missing is not None:
         return Mode(missing.fix, missing.call, begins, missing.diff)
     return Mode(FIX, CODE)
