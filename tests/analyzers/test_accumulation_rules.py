@@ -539,12 +539,37 @@ def test_windows_that_a_second_condition_cuts_short(make) -> None:
     assert (status, finding.severity, finding.first_step) == ("fired", "warning", 2)
     assert finding.title == "50% of the steps sum 2 to 4 micro-batches but divide by 6"
     assert "Skipped batches are still counted" in finding.summary
-    assert "count % 6" in finding.fix_code
+    assert "if count == 6:" in finding.fix_code
+    assert "    count = 0" in finding.fix_code
     adam = [{"optimizer": 0, "name": "Adam", "device": "cpu"}]
     few = make.process(cut_short(make, [6, 4, 6, 6, 6, 4, 2, 6]), optimizers=adam)
     assert make.check("irregular-accumulation", few)[2].severity == "info"
     most = make.process(cut_short(make, [6, 4, 2, 1, 2, 4, 3, 6]), optimizers=adam)
     assert make.check("irregular-accumulation", most)[2].severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("if (i + 1) % args.window == 0 or i + 1 == len(train):", "if count == args.window:"),
+        ("if (i + 1) % 8 == 0:", "if count == 6:"),  # losses are divided by six
+        ("if ready(i):", "if count == 6:"),
+    ],
+)
+def test_the_condition_that_counts_backwards(make, condition: str, shown: str) -> None:
+    """What is counted begins anew where gradients are cleared; what stands below the condition is not repeated."""
+    text = ["    (loss / args.window).backward()", f"    {condition}", "        clip(model)", "        opt.step()"]
+    excerpt = {"file": "train.py", "function": "epoch", "excerpt": "\n".join(text), "excerpt_line": 41}
+    sites = [
+        excerpt | {"site": number, "role": role, "line": 41 + at, "source": text[at].strip()}
+        for number, (role, at) in enumerate([("backward", 0), ("step", 3)])
+    ]
+    process = make.process(cut_short(make, [6, 4, 2, 6, 2, 4, 6, 6]), sites=sites)
+    code = make.check("irregular-accumulation", process)[2].fix_code
+    assert shown in code
+    assert "count = 0  # before the first backward, and wherever gradients are cleared" in code
+    assert ("# in place of line 42\n    ...  # what stands below it" in code) == ("%" in condition)
+    assert ("opt.zero_grad()\n    count = 0" in code) == ("%" not in condition)
 
 
 def test_the_last_window_of_an_epoch_may_be_short(make) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.testing import SITES
@@ -325,3 +326,57 @@ def test_a_likelihood_that_the_script_writes_out(make: Any) -> None:
     assert make.check("softmax-wrong-dim", process(make, picks(-1.0)))[0] == "passed"
     assert make.check("softmax-wrong-dim", process(make, [*picks(-2.0), *picks(-1.0)]))[0] == "passed"
     assert make.check("softmax-wrong-dim", process(make, picks(-2.0, count=1)))[0] == "skipped"
+
+
+REWARDING = """\
+def answer_reward(completions, solution, **kwargs):
+    scores = []
+    for text, wanted in zip(completions, solution):
+        found = {search}
+        if found is None:
+            scores.append({nothing})
+        else:
+            {compare}
+    return scores"""
+
+
+@pytest.mark.parametrize(
+    ("search", "compare", "nothing", "text"),
+    [
+        ("PATTERN.search(text)", "scores.append(1.0 if found.group(1) == wanted else 0.3)", 0.0, "text"),
+        (
+            're.match(r"(.+)", text.strip())',
+            "scores.append(1.0 if found.group(1) == wanted else 0.3)",
+            0.0,
+            "text.strip()",
+        ),
+        ("PATTERN.search(text)", "scores.append(1.0 if found.group(1) == wanted else 0.0)", 0.0, ""),  # either
+        ("PATTERN.search(text)", "scores.append(float(found.group(1) == wanted))", 0.0, ""),  # either
+        ("parse(text)", "scores.append(1.0 if found == wanted else 0.3)", 0.0, ""),
+    ],
+)
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_reward_that_looks_for_a_pattern(
+    make: Any, search: str, compare: str, nothing: float, text: str, varies: bool
+) -> None:
+    """The line that looks is named where every logged reward is one number, which no comparison can give."""
+    source = REWARDING.format(search=search, compare=compare, nothing=nothing)
+    roles = {"reward": "def ", "reward-compared": "== wanted"}
+    roles |= {"reward-searched": search} if "parse" not in search else {}
+    gives = [one | {"function": "answer_reward", "site": one["site"] + 20} for one in sites_of(source, **roles)]
+    trains = {"file": "t.py", "line": 79, "function": "main", "source": "trainer.train()"}
+    loop = [{"site": 1, "role": "loss", **trains}, {"site": 2, "role": "step", **trains}]
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    logged = [
+        {"time": float(n), "step": 20 * n, "phase": "train", "name": name, "value": value}
+        for n in range(5)
+        for name, value in (("reward", 0.1 * n * varies), ("reward_std", 0.0))
+    ]
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    more = {"loss_graphs": rows, "scalars": logged}
+    finding = make.check(ADVANTAGE, make.process(steps, sites=[*loop, *gives], more=more))[2]
+    named = bool(text) and not varies
+    assert finding.location.line == (4 if named else 1)
+    assert ("The mean reward is 0 in 5 logs" in finding.summary) is not varies
+    assert (f"print(repr({text}))" in finding.fix_code) == named
+    assert "TRL" not in finding.fix

@@ -244,6 +244,19 @@ def test_what_a_reward_is_made_by(text: str, rounds: bool, compares: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "searches"),
+    [
+        ("return [bool(PATTERN.search(one)) for one in hits]", True),
+        ("return re.fullmatch(r'.*', hits)", True),
+        ("return [one.startswith('<answer>') for one in hits]", False),
+    ],
+)
+def test_where_a_reward_looks_for_a_pattern(text: str, searches: bool) -> None:
+    (function,) = [one for one in codes(f"def reward(hits, n):\n    {text}") if one.co_name == "reward"]
+    assert rounding.searches(function) == [2] * searches
+
+
+@pytest.mark.parametrize(
     ("text", "singular", "casts"),
     [
         ("y = np.log(x)", True, False),

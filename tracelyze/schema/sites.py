@@ -82,6 +82,7 @@ WRITTEN: Final = {
     "reward": "begins a function that gives rewards",
     "reward-compared": "compares in one",
     "reward-rounded": "rounds in one",
+    "reward-searched": "looks for a pattern in one",
     "singular": "divides, or takes a root, logarithm or the like of a tensor; noted once gradients or losses are NaN",
     "singular-array": "does so with arrays",
     "array-cast": "makes floats of an array",

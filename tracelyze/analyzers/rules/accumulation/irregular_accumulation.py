@@ -65,9 +65,8 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
     times = number(count / usual) if least == most else f"{number(least / usual)} to {number(most / usual)}"
     boundary = float((steps["loader_first"][windows] == 1).mean())
     matters = (name := str(optimization.facts.get("name") or "the optimizer")) in accumulation.SCALE_MATTERS
-    why, fix, code = (
-        windows_of.short(usual) if fewer else windows_of.long(optimization, usual, boundary > limits["boundary"])
-    )
+    cut = windows_of.short(optimization, usual) if fewer else None
+    why, fix, code = cut or windows_of.long(optimization, usual, boundary > limits["boundary"])
     off, why_off = (1 / limits["off"] if fewer else limits["off"]), limits.source("off")
     return Finding(
         rule=RULE.id,

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.policies import advantages
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
+from tracelyze.analyzers.signatures.rewards import one_reward
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural, share_of
 
@@ -22,7 +23,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = groups or spread
     direct = advantages.zero_advantages(process, RULE.id, limits)
     if isinstance(direct, Finding):
-        return [direct]
+        return [one_reward.told(process, direct)]
     if seen is None:
         return direct or Skipped("no weights of a policy's loss were seen, no reward_std was logged", "not-applicable")
     if len(seen) < limits["steps"]:

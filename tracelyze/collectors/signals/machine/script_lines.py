@@ -180,6 +180,8 @@ class ScriptLines(Signal):
                 sites.at("reward-compared", code, line)
             for line in rounding.rounds(code)[:MAX_SITES]:
                 sites.at("reward-rounded", code, line)
+            for line in rounding.searches(code)[:MAX_SITES]:
+                sites.at("reward-searched", code, line)
         for role, line in roles.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, line in [*best_models.bests(code), *best_models.waits(code), *dropped.lines(code)][:MAX_SITES]:

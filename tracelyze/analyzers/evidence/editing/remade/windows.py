@@ -11,24 +11,31 @@ from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization
 
 _COUNTS: Final = re.compile(r"\s*(?:el)?if\b.*[\w)\]]\s*%\s*[\w(]")
+_BEHIND: Final = "# behind the backward"
 _STEP: Final = "    optimizer.step()\n    optimizer.zero_grad()"
 
 
-def short(usual: float) -> tuple[str, str, str]:
+def short(optimization: Optimization, usual: float) -> tuple[str, str, str]:
     """What makes windows short, the fix and its code."""
     why = "Skipped batches are still counted, or something else also triggers the optimizer step."
     fix = "Count backwards, not batches: step after exactly as many as the losses are divided by."
-    code = f"count = 0  # before the first epoch\n\ncount += 1  # behind the backward\nif count % {usual:.0f} == 0:\n"
-    return why, fix, code + _STEP
+    place, by = counted(optimization), _divisor(optimization, usual)
+    text = by[0].parsed.text_of(by[1]) if by is not None else ""
+    number = text if place is not None and text and f"% {text} " in place.source else f"{usual:.0f}"
+    code = f"count = 0  # before the first backward, and wherever gradients are cleared\n\ncount += 1  {_BEHIND}\n"
+    if place is None:
+        return why, fix, f"{code}if count == {number}:\n{_STEP}\n    count = 0\n"
+    return why, fix, f"{code}if count == {number}:  # in place of line {place.line}\n    ...  # what stands below it\n"
 
 
 def long(optimization: Optimization, usual: float, begin_epochs: bool) -> tuple[str, str, str]:
     """What makes windows long, the fix and its code."""
     if not begin_epochs:
-        _, fix, code = short(usual)
+        _, fix, code = short(optimization, usual)
         return "Some batches are skipped, and with them the step that was due.", fix, code
     why = "They are the first of an epoch: gradients left over from the previous epoch were not cleared."
     code = (
@@ -54,6 +61,14 @@ def counted(optimization: Optimization) -> Location | None:
 
 def _divided(optimization: Optimization, usual: float) -> str:
     """The statement that divides the loss, by the size of its own window; in words where it is not known."""
+    by = _divisor(optimization, usual)
+    if by is None:
+        return f"# the loss is divided by size, in place of {usual:.0f}"
+    return by[0].dedented(by[0].parsed.with_parts({by[1]: "size"}))
+
+
+def _divisor(optimization: Optimization, usual: float) -> tuple[OwnStatement, ast.expr] | None:
+    """The statement that divides the loss, and what it divides it by."""
     process = optimization.process
     for place in (optimization.loss_location, optimization.backward_location, *process.locations("loss")):
         own = own_statement.at(process, place)
@@ -61,8 +76,8 @@ def _divided(optimization: Optimization, usual: float) -> str:
         by = [node.right for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
         by = [one for one in by if isinstance(one, ast.Name | ast.Attribute) or _is(one, usual)]
         if own is not None and len(by) == 1:
-            return own.dedented(own.parsed.with_parts({by[0]: "size"}))
-    return f"# the loss is divided by size, in place of {usual:.0f}"
+            return own, by[0]
+    return None
 
 
 def _is(node: ast.expr, number: float) -> bool:

@@ -1,4 +1,5 @@
-"""Lines of a function, and of what is defined in it, that round or compare what it computes, read off bytecode."""
+"""Lines of a function, and of what is defined in it, that round or compare what it computes, or look for a pattern in
+it, read off bytecode."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from tracelyze.collectors.program.lines.named import equalities
 from tracelyze.collectors.program.lines.named_calls import with_inner
 
 _ROUNDS: Final = frozenset({"round", "int", "floor", "ceil", "trunc"})
+_SEARCHES: Final = frozenset({"search", "match", "fullmatch", "findall", "finditer"})
 
 
 def rounds(code: CodeType) -> list[int]:
@@ -26,3 +28,9 @@ def rounds(code: CodeType) -> list[int]:
 def compares(code: CodeType) -> list[int]:
     """Lines that ask whether two things are equal, or one is in the other."""
     return sorted({line for part in with_inner(code) for line in equalities.equalities(part)})
+
+
+def searches(code: CodeType) -> list[int]:
+    """Lines that look for a pattern in a text, with a method of a pattern or a function of `re`."""
+    known = [(line, one) for part in with_inner(code) for line, one in by_line(part)]
+    return sorted({line for line, one in known if one.opname in FUNCTIONS and one.argval in _SEARCHES})

@@ -1,0 +1,1 @@
+"""What logged rewards say of the function that gives them."""
