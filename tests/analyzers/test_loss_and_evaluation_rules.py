@@ -626,6 +626,22 @@ def test_a_pretrained_part_that_stays_in_eval_mode(make, later: list[int], statu
         assert "2 modules of it that drop values" in finding.summary
 
 
+def test_a_pretrained_model_that_is_all_there_is_stays_in_eval_mode(make) -> None:
+    """No module is in train mode: the line that loads it is known all the same; not of a model that was switched."""
+    loads = {"site": 2, "role": "pretrained", "file": "t.py", "line": 7, "function": "__init__"}
+    text = "self.model = AutoModel.from_pretrained(path)"
+    sites = [loads | {"source": text, "excerpt": f"        {text}", "excerpt_line": 7}]
+    event = {"kind": "pretrained-mode", "name": "BertModel", "step": 1, "time": 1.0}
+    event |= {"text": json.dumps({"site": 2, "optimizer": 0, "modules": 3})}
+    steps = make.steps() | {"modules_in_train": [0] * 400, "modules_sensitive": [3] * 400}
+    steps |= {"model_in_train": [False] * 400}
+    finding = make.check("train-in-eval-mode", make.process(steps, events=[event], sites=sites))[2]
+    assert (finding.confidence, finding.location.line) == ("likely", 7)
+    assert finding.diff.added[-1].strip() == "self.model.train()"
+    switched = steps | {"modules_in_train": [3] * 100 + [0] * 300, "model_in_train": [True] * 100 + [False] * 300}
+    assert make.check("train-in-eval-mode", make.process(switched, sites=sites))[2].confidence == "certain"
+
+
 @pytest.mark.parametrize(
     ("kinds", "dropout", "norm"),
     [

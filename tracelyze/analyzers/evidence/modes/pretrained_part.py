@@ -47,7 +47,7 @@ def _finding(
         rule=rule,
         severity="warning",
         confidence="likely",
-        title=f"{name} is trained in eval mode, in which from_pretrained left it",
+        title=f"{name} trains in eval mode, as from_pretrained left it",
         summary=(
             f"from_pretrained returns a model in eval mode. {name} was still in it in {share_of(share, 'steps')}, "
             f"while its parameters were trained: the {dropping} values in train mode dropped none. Nothing has called "

@@ -49,7 +49,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     rested = not flipped and bool((known & (steps["model_in_train"] == 1))[:first].any())
     if rested or (not flipped and _is_meant(optimization)):  # what is at rest from the first step on is so on purpose
         return None
-    return _finding(optimization, off, share, flipped, enough, limits)
+    left_so = None if flipped else pretrained_part.find(optimization, RULE.id, limits)
+    return left_so or _finding(optimization, off, share, flipped, enough, limits)
 
 
 def _finding(
