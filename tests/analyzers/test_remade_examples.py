@@ -233,7 +233,12 @@ def test_a_region_holds_all_calls_of_the_model(make: Any) -> None:
             "lm = AutoModel.from_pretrained(path, torch_dtype=torch.half).to(device)",
             "lm = AutoModel.from_pretrained(path, torch_dtype=torch.float32).to(device)",
         ),
-        ("lm = AutoModel.from_pretrained(path).to(device)", ""),  # its file says the type
+        (  # its file says the type, unless the call does
+            "lm = AutoModel.from_pretrained(path).to(device)",
+            "lm = AutoModel.from_pretrained(path, dtype=torch.float32).to(device)",
+        ),
+        ("lm = AutoModel.from_pretrained(path, load_in_4bit=True)", ""),
+        ("lm = PeftModel.from_pretrained(base, path)", ""),  # the type is that of the base
         ("model = model.to(torch.bfloat16)", "model = model.float()"),
         ("torch.set_default_dtype(torch.half)", "torch.set_default_dtype(torch.float32)"),
         ("model = model.to(device, dtype)", ""),  # which of the two is the type is not said

@@ -17,6 +17,8 @@ _FLOAT32: Final = "torch.float32"
 _SHORT: Final = ("bfloat16", "half")  # methods, and types as torch names them
 _TYPES: Final = (*_SHORT, "float16")
 _NAMED: Final = ("dtype", "torch_dtype")
+_LOADS: Final = "from_pretrained"
+_LOADED_OTHERWISE: Final = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _NAMES_TYPE: Final = re.compile(r"(?<!device_)type|precision|float|half|bf16|fp16", re.IGNORECASE)
 
 
@@ -31,6 +33,8 @@ def to_float32(process: Process, place: Location | None) -> str:
             parts[call] = f"{own.parsed.operand(call.func.value)}.float()"
     if not parts:
         parts = _cast_alone(own) or dict.fromkeys(_types(own.parsed), _FLOAT32)
+    if not parts:
+        return own.dedented(_loaded_as(own))
     return own.dedented(own.parsed.with_parts(parts)) if len(parts) == 1 else ""
 
 
@@ -41,6 +45,18 @@ def _cast_alone(own: OwnStatement) -> dict[ast.expr, str]:
         return {}
     is_type = _NAMES_TYPE.search(parsed_line.name_of(to.args[0])) is not None
     return {to: f"{own.parsed.operand(to.func.value)}.float()"} if is_type else {}
+
+
+def _loaded_as(own: OwnStatement) -> str:
+    """A load by from_pretrained that says no type, and so keeps the file's, as transformers does since version 5. Empty
+    of any other statement: PEFT's takes the model that it loads into first."""
+    call = own.only_call(_LOADS)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if call is None or owner is None or parsed_line.name_of(owner).startswith("Peft"):
+        return ""
+    if any(one.arg in _LOADED_OTHERWISE for one in call.keywords):
+        return ""
+    return own.with_argument((_LOADS,), "dtype", _FLOAT32)
 
 
 def _types(parsed: parsed_line.ParsedLine) -> list[ast.expr]:
