@@ -339,3 +339,58 @@ def test_copies_before_the_split_are_named_by_their_line_and_counted_by_what_was
     assert finding.evidence[1].value == pytest.approx(finding.evidence[0].value / looked)
     assert "copies before the split" in finding.summary
     assert (finding.location.line, finding.seen_at.line) == (12, 13)
+
+
+SPLITTING = """\
+def load_split(data, part):
+    parts = data.train_test_split(test_size=0.2)
+    return parts[part]
+
+train = load_split(data, "train")
+held = load_split(data, "validation")
+"""
+
+
+def of_split(make, text: str) -> Any:
+    """The finding where a quarter of the validation set is trained on, and the script reads so."""
+    rows = passes(list(range(3200)), list(range(3000, 3800)))
+    number, line = next((at, one) for at, one in enumerate(text.split("\n"), 1) if "split(" in one and "def" not in one)
+    site = {"site": 5, "role": "split", "file": "t.py", "line": number, "function": "load_split"}
+    site |= {"source": line.strip(), "excerpt": text, "excerpt_line": 1}
+    return judge_sites(make, rows, [site])
+
+
+def judge_sites(make, rows, sites) -> Any:
+    process = make.process(loaders=[TRAIN, HELD], more={"batches": rows}, evals=make.evals(), sites=sites)
+    return make.check(RULE, process)[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "edited"),
+    [
+        ("data.train_test_split(test_size=0.2)", "data.train_test_split(test_size=0.2, seed=0)"),
+        ("train_test_split(data, test_size=0.2)", "train_test_split(data, test_size=0.2, random_state=0)"),
+        ("random_split(data, [8, 2])", "random_split(data, [8, 2], generator=torch.Generator().manual_seed(0))"),
+    ],
+)
+def test_a_function_that_splits_anew_at_each_call_is_given_a_seed(make, call: str, edited: str) -> None:
+    finding = of_split(make, SPLITTING.replace("data.train_test_split(test_size=0.2)", call))
+    assert finding.diff.added == [f"    parts = {edited}"]
+    assert finding.fix.startswith("Line 2 draws another split at each call of load_split (lines 5 and 6)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("test_size=0.2)", "test_size=0.2, seed=seed)"),
+        ("test_size=0.2)", "test_size=0.2, shuffle=False)"),
+        ('held = load_split(data, "validation")', "held = load_held()"),  # called once: copies, or another cause
+        ('held = load_split(data, "validation")', 'held = load_split(others, "validation")'),
+        ('held = load_split(data, "validation")', 'held = load_split(data, "train")'),
+        ('data, "validation")', 'data, "c.csv")'),
+    ],
+)
+def test_a_split_with_a_seed_or_for_one_call_is_not_drawn_anew(make, old: str, new: str) -> None:
+    finding = of_split(make, SPLITTING.replace(old, new))
+    assert finding.diff is None
+    assert finding.fix.startswith("Split once, by sample")

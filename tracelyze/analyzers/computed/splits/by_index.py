@@ -82,6 +82,8 @@ def told(finding: Finding, judged: Judged, process: Process) -> Finding:
     """The finding of shared samples, where no loader made them or each training has its own."""
     trainings = len(process.trainings)
     said = f" Each of {plural(trainings, 'training')} was held against its own validation." if trainings > 1 else ""
+    if finding.diff is not None:  # the script's own line that splits
+        return replace(finding, summary=finding.summary + said, seen_at=judged.site)
     return replace(
         finding,
         summary=finding.summary + said,

@@ -74,6 +74,7 @@ def told(process: Process, finding: Finding, carried: Carried) -> Finding:
         fix="Create a new model, optimizer and scheduler inside the loop over the folds.",
         fix_code="for train_index, val_index in folds:\n    model = make_model()\n"
         "    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
+        diff=None,
         location=process.optimizations[0].made_at or finding.location,
         false_alarm="A model whose later folds are not reported.",
     )

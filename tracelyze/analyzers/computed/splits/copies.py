@@ -41,6 +41,7 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
             "copies before the split. On these, validation measures memorisation, so its numbers are too good."
         ),
         fix="Split first, and copy or oversample the training part alone.",
+        diff=None,
         evidence=[
             replace(one, value=found.hits / found.looked) if one.name == "share trained on" else one
             for one in finding.evidence

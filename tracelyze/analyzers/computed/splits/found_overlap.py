@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.splits import redrawn
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -19,6 +20,8 @@ def finding(
 ) -> Finding:
     """The finding of a validation set, read by `loader` (its row, empty without one), and its first pass."""
     part = "All" if percent(found.share) == percent(1.0) else f"About {percent(found.share)} of the"
+    split = script_lines.split(process)
+    anew = redrawn.at(process, split)
     return Finding(
         rule=rule,
         severity="critical",
@@ -29,8 +32,12 @@ def finding(
             f"{found.where}: {part.lower()} validation data are training data. On these, validation measures "
             "memorisation, so its numbers are too good."
         ),
-        fix="Split once, by sample or by a key that copies of a sample share, before making copies or augmentations.",
-        fix_code=(
+        fix=anew.fix
+        if anew is not None
+        else "Split once, by sample or by a key that copies of a sample share, before making copies or augmentations.",
+        fix_code=""
+        if anew is not None
+        else (
             "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
             "assert not set(train.indices) & set(val.indices)"
         ),
@@ -41,7 +48,8 @@ def finding(
             Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
-        location=script_lines.split(process) or (process.loader_location(loader) if loader else None),
+        diff=anew.edit if anew is not None else None,
+        location=split or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="A loader meant to measure the training error, in a run without real validation.",

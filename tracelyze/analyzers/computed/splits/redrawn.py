@@ -1,0 +1,83 @@
+"""A function of the script that splits anew, without a seed, at each call: one call takes the training part of its
+split, another one the validation part of another split."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.formatting import listed
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
+
+_SEEDS: Final = ("seed", "random_state", "generator", "shuffle")  # the last one as far as it says that nothing is drawn
+_OF_METHOD, _OF_FUNCTION = ("seed", "0"), ("random_state", "0")  # of datasets, and of scikit-learn
+_OF_TORCH: Final = ("generator", "torch.Generator().manual_seed(0)")
+_PART: Final = re.compile(r"(?:train|val|test|dev|eval|held)\w*", re.IGNORECASE)
+_SHOWN: Final = 4
+
+
+class Redrawn(NamedTuple):
+    """What to change, in words, and the edit that gives the split a seed."""
+
+    fix: str
+    edit: Diff
+
+
+def at(process: Process, split: Location | None) -> Redrawn | None:
+    """Where the line that splits says no seed, and its function is called for more than one part of the data."""
+    own = own_statement.at(process, split)
+    call = own.only_call("random_split", "train_test_split") if own is not None else None
+    if split is None or own is None or call is None or split.function in ("", script_lines.MODULE):
+        return None
+    if any(one.arg in (None, *_SEEDS) for one in call.keywords):
+        return None
+    if split.file_function in process.functions("seed", "reseed"):  # what is drawn there may be the same each time
+        return None
+    name = parsed_line.name_of(call.func)
+    by_method = isinstance(call.func, ast.Attribute) and name == "train_test_split"
+    argument, seed = _OF_TORCH if name == "random_split" else _OF_METHOD if by_method else _OF_FUNCTION
+    called = _for_parts(process, split)
+    edit = own.changed(own.with_argument((name,), argument, seed)) if len(called) > 1 else None
+    if edit is None:
+        return None
+    lines = sorted(set(called))
+    where = f"line{'s' * (len(lines) > 1)} {listed([str(one) for one in lines], most=_SHOWN)}"
+    fix = (
+        f"Line {split.line} draws another split at each call of {split.function.rpartition('.')[2]} ({where}): give it "
+        "a seed, or split once and take both parts of that."
+    )
+    return Redrawn(fix, edit)
+
+
+def _for_parts(process: Process, split: Location) -> list[int]:
+    """The lines that call the function, once for each call, if each call is for a part of its own and of the same
+    data: no argument differs but one, which says the part."""
+    function = split.function.rpartition(".")[2]
+    calls: list[tuple[int, ast.Call]] = []
+    for number, text in sorted(recorded_text.of_file(process, split.file).items()):
+        line = parsed_line.parse(text.strip())
+        calls += [(number, one) for one in line.calls(function)] if line is not None else []
+    forms, parts = set(), set()
+    for _, call in calls:
+        given = [("", one) for one in call.args] + [(one.arg or "", one.value) for one in call.keywords]
+        said = [(name, one) for name, one in given if _says_part(name, one)]
+        if len(said) != 1:
+            return []
+        forms.add(tuple((name, ast.dump(one)) for name, one in given if (name, one) not in said))
+        parts.add(ast.dump(said[0][1]))
+    return [number for number, _ in calls] if len(forms) == 1 and len(parts) == len(calls) else []
+
+
+def _says_part(name: str, given: ast.expr) -> bool:
+    """Whether an argument says which part of the data is asked for: "train", or train=False."""
+    if not isinstance(given, ast.Constant):
+        return False
+    if isinstance(given.value, bool):
+        return not name or _PART.search(name) is not None
+    return isinstance(given.value, str) and _PART.fullmatch(given.value) is not None
