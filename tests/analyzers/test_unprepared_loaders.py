@@ -17,16 +17,19 @@ def found(
     reads: str = "for x, y in train_loader:",
     function: str = "run",
     sampler: str = "RandomSampler",
+    made: str = "",
 ) -> Any:
     place = {"file": "train.py", "function": "run"}
     sites = [
         place | {"site": 1, "role": "module", "line": 97, "source": line, "excerpt": line, "excerpt_line": 97},
         place | {"site": 2, "role": "loader", "line": 101, "source": reads, "function": function},
     ]
+    if made:
+        sites.append(place | {"site": 6, "role": "dataloader", "line": 90, "source": made})
     modules = [{"model": 0, "module": "", "kind": "DistributedDataParallel", "made_at": 1}]
     modules += [{"model": 0, "module": "module", "kind": "Net", "made_at": 5}]
     process = make.process(sites=sites, more={"modules": modules})
-    return unprepared.of(process, {"loader": 0, "site": 2, "sampler": sampler})
+    return unprepared.of(process, {"loader": 0, "site": 2, "sampler": sampler, "made_at": 6 if made else None})
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,26 @@ def test_the_line_that_is_not_given_the_loader(make: Any, line: str, code: str) 
 def test_in_another_function_the_name_may_be_another(make: Any) -> None:
     left = found(make, PREPARES, "for step, batch in enumerate(self.loader):", "fit")
     assert left.code == "self.loader = acc.prepare(self.loader)  # below line 97"
+
+
+MAKES = "batches = DataLoader(data, batch_size=32, shuffle=True)"
+
+
+@pytest.mark.parametrize(
+    ("made", "reads", "name"),
+    [
+        (MAKES, "for x, y in loader:", "batches"),
+        (f"return {MAKES.partition(' = ')[2]}", "for x, y in loader:", "loader"),
+        (MAKES, "for x, y in self.loader:", "self.loader"),  # which was handed over before, perhaps
+    ],
+)
+def test_the_loader_has_the_name_of_the_line_that_makes_it(make: Any, made: str, reads: str, name: str) -> None:
+    left = found(make, PREPARES, reads, "epoch", made=made)
+    if name == "batches":
+        assert left.code.endswith("acc.prepare(model, optimizer, val_loader, batches)")
+    else:
+        assert left.code == f"{name} = acc.prepare({name})  # below line 97"
+    assert found(make, PREPARES.replace("val_loader", "batches"), "for x, y in loader:", "epoch", made=MAKES) is None
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,30 @@ def of(process: Process, loader: Mapping[str, Any]) -> Undivided | None:
         return None
     if "Distributed" in str(loader.get("sampler")):  # it is told to divide them, by wrong numbers
         return None
-    name, holder = over["loader"], hands["holder"]
+    own = _made_as(process, loader, place) if "." not in over["loader"] else ""  # an object holds the one it was given
+    name, holder = own or over["loader"], hands["holder"]
     if re.search(rf"(?<![\w.]){re.escape(name)}\b", place.source):
         return None
     if hands["method"] in _FABRIC:
         fix = f"Hand the loader to {holder}.setup_dataloaders() as well: it gives each rank samples of its own."
         return Undivided(place, fix, f"{name} = {holder}.setup_dataloaders({name})  # below line {place.line}")
     fix = f"Pass the loader to {holder}.prepare() as well: it gives each rank samples of its own."
-    together = _together(process, place, name) if read.file_function == place.file_function else ""
+    known = read.file_function == place.file_function or name != over["loader"]
+    together = _together(process, place, name) if known else ""
     return Undivided(place, fix, together or f"{name} = {holder}.prepare({name})  # below line {place.line}")
+
+
+def _made_as(process: Process, loader: Mapping[str, Any], place: Location) -> str:
+    """What the line that makes the loader calls it, above a place in the same function; empty of any other line."""
+    made = process.site(loader.get("made_at"))
+    own = own_statement.at(process, made) if made is not None else None
+    statement = own.parsed.statement if own is not None else None
+    if made is None or made.file_function != place.file_function or made.line >= place.line:
+        return ""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return ""
+    target = statement.targets[0] if len(statement.targets) == 1 else None
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _together(process: Process, place: Location, name: str) -> str:
