@@ -103,6 +103,53 @@ def test_rows_that_a_mask_fills_throughout(make, fill: str, softmax: str, line: 
         assert "in place of the fill and the softmax; mask: True where" in finding.fix_code
 
 
+CTC = "ctc_loss of a target that needs 7 time steps where 6 are given"
+BOXES = """\
+def encode(self, boxes, anchors):
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    dw = torch.log(sizes[:, 0] / anchors[:, 0])
+    dh = torch.log(sizes[:, 1] / anchors[:, 1])
+    return torch.stack([dw, dh], 1)"""
+
+
+def broken_at(make, event: dict[str, object], sites: list[dict[str, object]]):
+    loss = {"kind": "nonfinite-loss", "step": 100, "name": "", "text": "", "value": 1.0, "time": 1.0}
+    steps = make.steps(200) | {"loss": [0.7] * 100 + [float("nan")] * 100}
+    events = [loss | event] if event["kind"] == "nonfinite-loss" else [loss, loss | event]
+    return make.check("loss-nonfinite", make.process(steps, events=events, sites=sites))[2]
+
+
+def test_a_ctc_loss_shows_the_script_s_own_call(make) -> None:
+    event = {"kind": "nonfinite-loss", "text": CTC}
+    called = "loss = F.ctc_loss(scores, target, lengths, target_lengths)"
+    found = broken_at(make, event, sites_of(called, nonfinite="ctc_loss("))
+    assert found.fix_code == f"{called[:-1]}, zero_infinity=True)"
+    assert "A ctc_loss of a target that needs 7 time steps where 6 are given made it." in found.summary
+    made = "criterion = nn.CTCLoss(blank=0)\nloss = criterion(scores, target, lengths, target_lengths)"
+    found = broken_at(make, event, sites_of(made, nonfinite="criterion(scores"))
+    assert found.fix_code == "criterion = nn.CTCLoss(blank=0, zero_infinity=True)"
+    other = broken_at(make, event, sites_of("loss = self.compute(batch)", nonfinite="compute("))
+    assert "F.ctc_loss(log_probs, targets" in other.fix_code
+
+
+def test_a_target_that_is_the_logarithm_of_0(make) -> None:
+    """Of a few lines that stand together the first is shown, and all are named; of NaN nobody knows what made it."""
+    event = {"kind": "nonfinite-target", "text": "-Inf"}
+    lines = sites_of(BOXES, nonfinite="torch.log(")
+    both = [*lines, lines[-1] | {"site": 90, "line": lines[-1]["line"] + 1, "source": BOXES.split("\n")[3].strip()}]
+    found = broken_at(make, event, both)
+    assert found.location.line == lines[-1]["line"]
+    assert f"Lines {found.location.line} and {found.location.line + 1} take the only logarithms" in found.summary
+    assert found.summary.startswith("A target held -Inf, which made it; no gradient passes through what computed it.")
+    assert found.fix_code == "dw = torch.log((sizes[:, 0] / anchors[:, 0]).clamp_min(1e-8))"
+    one = broken_at(make, event | {"value": 0.0}, lines)
+    assert "takes the only logarithm of a step" in one.summary
+    assert "which can have made it" in one.summary
+    other = broken_at(make, event | {"text": "NaN"}, [])
+    assert "logarithm" not in other.summary + other.fix
+    assert "isfinite(target)" in other.fix_code
+
+
 def test_a_mask_that_leaves_rows_alone_which_it_would_fill_throughout() -> None:
     torch = pytest.importorskip("torch")
     valid = torch.tensor([[True, True, False], [False, False, False]])

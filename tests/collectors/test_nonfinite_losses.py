@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.signals.loss.nonfinite_operations import (  # noqa: E402
+    broken_target,
     broken_weight,
     first_broken,
     spoiled_by,
@@ -49,6 +50,47 @@ def test_a_deviation_of_a_single_value() -> None:
     assert made((x.std(1) / (x * 0.0).sum()).mean()) == [("division by 0", True)]
     assert made(((x * float("nan")).std(1)).mean()) == [], "what came in was no number"
     assert made((x / x.std(0, unbiased=False)).mean()) == [("division by 0", True)]
+
+
+def spelled(targets: list[int], lengths: tuple[int, ...], steps: int = 6, **options: Any) -> Any:
+    scores = torch.zeros(steps, len(lengths), 11, requires_grad=True).log_softmax(-1)
+    given = (steps,) * len(lengths)
+    return torch.nn.functional.ctc_loss(scores, torch.tensor(targets), given, lengths, **options)
+
+
+def test_a_target_that_its_time_steps_cannot_spell() -> None:
+    """Equal labels need a blank between them."""
+    said = "ctc_loss of a target that needs 7 time steps where 6 are given"
+    assert made(spelled([3, 3, 3, 3], (4,))) == [(said, True)]
+    assert made(spelled([1, 2, 3, 4, 3, 3, 3, 3], (4, 4), reduction="sum")) == [(said, True)]
+    long = spelled([1, 2, 3], (3,), steps=2)
+    assert made(long) == [("ctc_loss of a target that needs 3 time steps where 2 are given", True)]
+    padded = torch.tensor([[1, 2, 0], [5, 5, 5]])
+    scores = torch.zeros(4, 2, 11, requires_grad=True).log_softmax(-1)
+    loss = torch.nn.functional.ctc_loss(scores, padded, (4, 4), (2, 3))
+    assert made(loss) == [("ctc_loss of a target that needs 5 time steps where 4 are given", True)]
+    assert bool(spelled([1, 2, 1, 2], (4,)).isfinite())
+    assert bool(spelled([3, 3, 3, 3], (4,), zero_infinity=True).isfinite())
+    assert made(spelled([1, 2], (2,)) + (leaf(1.0) * 0.0).log().mean()) == [("log of 0", True)]
+
+
+def test_targets_that_are_not_finite() -> None:
+    """Of torch's own losses and of differences that a script writes, where the answers can be seen to be finite."""
+    functional, answers = torch.nn.functional, leaf(1.0, 2.0, 3.0) * 1.0
+    target = torch.tensor([0.5, float("-inf"), 2.0])
+    nan = target.where(target > 0, torch.nan)
+    for loss in (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss):
+        assert broken_target(torch, loss(answers, target).grad_fn) == ("-Inf", True)
+        assert broken_target(torch, loss(answers, -target).grad_fn) == ("Inf", True)
+        assert broken_target(torch, loss(answers, nan).grad_fn) == ("NaN", True)
+    assert broken_target(torch, (target - answers).pow(2).mean().grad_fn) == ("-Inf", True)
+    apart = (answers - target).abs()
+    chosen = torch.where(apart < 1.0, 0.5 * apart**2, apart - 0.5).sum()
+    assert broken_target(torch, chosen.grad_fn) == ("-Inf", False)
+    huge = leaf(3e38, 1e38) * 10.0
+    assert broken_target(torch, (huge - torch.ones(2)).abs().mean().grad_fn) is None, "the answers themselves"
+    assert broken_target(torch, functional.mse_loss(huge, torch.ones(2)).grad_fn) is None
+    assert broken_target(torch, (answers - leaf(1.0, 2.0, 3.0) * target).abs().mean().grad_fn) is None, "trained"
 
 
 def test_the_first_of_several_is_named() -> None:

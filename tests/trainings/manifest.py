@@ -670,6 +670,8 @@ NUMBERS: Final = (
         fast=True,
     ),
     pair("parcel_notes", "all-hidden", "loss-nonfinite", consequences=POISONED, lines=("scores.softmax(-1)",)),
+    pair("boxes_of_scenes", "empty", "loss-nonfinite", consequences=POISONED, lines=("dw = torch.log(sizes",)),
+    pair("read_digits", "narrow", "loss-nonfinite", consequences=POISONED, lines=("loss = functional.ctc_loss(",)),
     pair("vae", "blank-image", "nonfinite-input|loss-nonfinite", consequences=POISONED),
     pair("siamese_pairs", "sqrt-at-zero", "nonfinite-gradients|loss-nonfinite", consequences=POISONED),
     pair("gru_sentiment", "empty-mask", "loss-nonfinite", consequences=POISONED),

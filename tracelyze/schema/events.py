@@ -18,6 +18,8 @@ EVENT_KINDS: Final = {
     "nonfinite-loss": "a loss that holds NaN or Inf: which operation made it, or which weight was not finite before",
     "spoiled-weights": "operations of such a loss that can have made the gradients NaN which broke its weights before",
     "nonfinite-taken-in": "what a layer took in then was not finite before any gradient: its weight, and what it held",
+    "nonfinite-target": "what a target of such a loss held that is not finite; value: 1 where nothing chooses among "
+    "what was computed with it",
     "flat-loss": "operations without a derivative lie in every way from a loss to the parameters: which (name)",
     "empty-loss": "a loss of an evaluation is a mean over no elements, and so NaN",
     "loss-given-up": "the loop skipped a loss that was not finite",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import bounds
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import finite
+from tracelyze.analyzers.evidence.loss import broken_operation
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -40,7 +41,7 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
         return None
     layer, what = str(told[0]["name"] or "").rpartition(".")[0], str(told[0]["text"])
     into, maker = layer or "the model's first layer", _before(process, layer)
-    line = process.location("nonfinite") if what == "-Inf" else None
+    line = script_lines.only(process, "nonfinite") if what == "-Inf" else None
     divides = _dividing(process) if what != "-Inf" and maker is None else None
     made = f"{maker['module']} ({maker['kind']}) ran right before it, and no" if maker is not None else "No"
     own = maker is None and not _is_of_torch(process, layer)
@@ -56,7 +57,7 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
         summary=(
             f"In the forward of step {begin:,} {met} while every weight was finite. {made} gradient passes through "
             "what computed it: it depends on the data alone."
-            + (f" Line {line.line} takes the only logarithm of a step, and that of 0 is -Inf." if line else "")
+            + (broken_operation.logarithms(process) if line else "")
             + (f" Line {divides.line} holds the only division of a forward that nothing bounds." if divides else "")
             + f" {plural(int(lost.sum()), 'loss')} of the run were lost."
         ),

@@ -63,8 +63,9 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
         )
     broken = broken_operation.seen(optimization.process, begin)
     risen = _risen(optimization, first)
-    if broken.operations:
-        return f"{broken.told} {risen or _level(optimization, first)}"
+    if broken.operations or broken.target:
+        lines = broken_operation.logarithms(optimization.process) if broken.target == "-Inf" else ""
+        return f"{broken.told}{lines} {risen or _level(optimization, first)}"
     if risen:
         return risen.removesuffix(".") + ": training blew up."
     if steps["autocast"][first] == 1 and np.isinf(steps["loss"][first]):

@@ -11,6 +11,8 @@ from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.analyzers.evidence.loss.masked import filled_rows
+from tracelyze.analyzers.evidence.settings import made_losses
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -65,7 +67,23 @@ _SPREAD: Final = (
     "that a single value has, too."
 )
 _SPREAD_CODE: Final = "spread = values.std(0, unbiased=False).clamp_min(1e-3)  # 0 of a single value, and no NaN\n"
+_CTC: Final = (
+    "Let the network put out more time steps: pool and stride less along that dimension. A target needs one for each "
+    "label, and another between two equal ones. If such targets are few, leave them out, or set zero_infinity=True: "
+    "their loss and their gradients are then 0, and nothing is learned of them."
+)
+_LOGARITHM_OF_DATA: Final = (
+    "Look at the samples whose target is -Inf, such as the logarithm of a size or count that is 0: leave them out, or "
+    "keep what the logarithm is taken of above 0."
+)
+_LOGARITHM_OF_DATA_CODE: Final = "target = torch.log(size.clamp_min(1e-8))\n"
+_TARGET: Final = (
+    "Look at the samples whose target is not finite: leave them out of the loss, or mend what makes their targets, as "
+    "a division by 0."
+)
+_TARGET_CODE: Final = "known = torch.isfinite(target)\nloss = criterion(prediction[known], target[known])\n"
 _FIX: Final = {
+    "ctc_loss": (_CTC, "loss = F.ctc_loss(log_probs, targets, input_lengths, target_lengths, zero_infinity=True)\n"),
     "std": (_SPREAD, _SPREAD_CODE),
     "var": (_SPREAD, _SPREAD_CODE.replace("std(", "var(")),
     "log": (_LOGARITHM, _LOGARITHM_CODE),
@@ -79,24 +97,38 @@ _FIX: Final = {
 @dataclass(frozen=True)
 class Broken:
     """`operations`: in the collector's words (nonfinite_operations.py); `weight`: one that was not finite before.
-    `reaches`: nothing chooses among their results before the loss."""
+    `target`: what one held that was not finite. `reaches`: nothing chooses among their results before the loss."""
 
     operations: list[str]
     weight: str
     reaches: bool
+    target: str = ""
 
     @property
     def told(self) -> str:
         """A sentence; empty where the graph showed nothing."""
         if self.weight:
             return f"{self.weight} was not finite any more when this loss was computed."
+        made = "made it" if self.reaches else "can have made it"
+        if self.target:
+            return f"A target held {self.target}, which {made}; no gradient passes through what computed it."
         if not self.operations:
             return ""
         either = " or ".join(("an " if re.match("[ae]|rsqrt", one) else "a ") + one for one in self.operations)
-        return f"{either[:1].upper()}{either[1:]} {'made it' if self.reaches else 'can have made it'}."
+        return f"{either[:1].upper()}{either[1:]} {made}."
 
-    def fix(self, place: OwnStatement | None) -> tuple[str, str] | None:
-        """What to do about the only operation, and an example; `place`: the statement that it stands in."""
+    def fix(self, process: Process, place: Location | None) -> tuple[str, str] | None:
+        """What to do about the only operation, and an example; `place`: the line that it stands in."""
+        own = own_statement.at(process, place)
+        if self.target:
+            if self.target != "-Inf":
+                return _TARGET, _TARGET_CODE
+            return _LOGARITHM_OF_DATA, (finite.logarithms(own) if own is not None else "") or _LOGARITHM_OF_DATA_CODE
+        if len(self.operations) == 1 and self._name == "ctc_loss":
+            return _CTC, _past_infinity(process, place, own) or _FIX["ctc_loss"][1]
+        return self._remedy(own)
+
+    def _remedy(self, place: OwnStatement | None) -> tuple[str, str] | None:
         if len(self.operations) != 1:
             return None
         if self._name == "log" and place is not None and _of_complement(place.parsed):
@@ -117,9 +149,28 @@ class Broken:
 def fix(process: Process, step: int) -> tuple[str, str] | None:
     """What to do about the only operation that made the loss of this step no number, and an example."""
     broken, place = seen(process, step), _computed(process, step)
-    found = broken.fix(own_statement.at(process, place))
+    found = broken.fix(process, place)
     filled = filled_rows.of(process, place) if broken.operations == [_MASKED] and place is not None else None
     return (found[0], filled.code) if found and filled and filled.code else found
+
+
+def logarithms(process: Process) -> str:
+    """A sentence on the lines that take the logarithms of a step; empty where they are not known."""
+    lines = sorted({one.line for one in process.locations("nonfinite")})
+    if not lines:
+        return ""
+    if len(lines) == 1:
+        return f" Line {lines[0]} takes the only logarithm of a step, and that of 0 is -Inf."
+    return f" Lines {listed(map(str, lines), len(lines))} take the only logarithms of a step, and that of 0 is -Inf."
+
+
+def _past_infinity(process: Process, place: Location | None, own: OwnStatement | None) -> str:
+    """The statement that calls or makes the CTC loss with zero_infinity; empty where it is not known."""
+    made = made_losses.made(process, place, ("CTCLoss",))
+    stated = own if own is not None and own.only_call("ctc_loss") is not None else made and made[1]
+    if stated is None or not stated.is_whole:
+        return ""
+    return stated.dedented(stated.with_argument(("ctc_loss", "CTCLoss"), "zero_infinity", "True"))
 
 
 def _of_complement(place: ParsedLine) -> bool:
@@ -152,8 +203,12 @@ def _is_square(node: ast.expr) -> bool:
 
 def seen(process: Process, step: int) -> Broken:
     """What is known of the loss of this step (the first is 1)."""
+    targets = {row["step"]: row for row in process.events_of("nonfinite-target")}
     for row in process.events_of("nonfinite-loss"):
         if row["step"] == step - 1:
+            if step - 1 in targets:
+                told = targets[step - 1]
+                return Broken([], "", told["value"] == 1, str(told["text"]))
             operations = [one for one in (row["text"] or "").split(", ") if one]
             return Broken(operations, row["name"] or "", row["value"] == 1)
     return Broken([], "", False)
@@ -172,6 +227,8 @@ def line(process: Process, step: int) -> Location | None:
 
 def _computed(process: Process, step: int) -> Location | None:
     broken = seen(process, step)
+    if broken.target:
+        return script_lines.only(process, "nonfinite")
     if not broken.operations:
         return script_lines.singular(process, step)
     return process.location("nonfinite") or script_lines.singular_of(process, broken.operations)

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 OVER_CLASSES: Final = ("CrossEntropyLoss", "NLLLoss")
-_MAKES: Final = re.compile(rf"\b(?P<name>\w+)\s*=\s*[\w.]*\b(?:{'|'.join(OVER_CLASSES)})\(")
+_MAKES: Final = r"\b(?P<name>\w+)\s*=\s*[\w.]*\b(?:{})\("
 
 
-def over_classes(process: Process, loss: Location | None) -> tuple[Location, OwnStatement] | None:
-    """The only line of the file that makes a loss over classes, if the line of the loss calls what it assigns."""
-    places = [one for one in recorded_text.matching(process, _MAKES) if loss is not None and one.file == loss.file]
-    name = _MAKES.search(places[0].source) if len(places) == 1 else None
+def made(process: Process, loss: Location | None, kinds: tuple[str, ...]) -> tuple[Location, OwnStatement] | None:
+    """The only line of the file that makes a loss of these kinds, if the line of the loss calls what it assigns."""
+    makes = re.compile(_MAKES.format("|".join(kinds)))
+    places = [one for one in recorded_text.matching(process, makes) if loss is not None and one.file == loss.file]
+    name = makes.search(places[0].source) if len(places) == 1 else None
     if loss is None or name is None or re.search(rf"\b{name['name']}\(", loss.source) is None:
         return None
     own = own_statement.at(process, places[0])
-    return None if own is None or own.only_call(*OVER_CLASSES) is None else (places[0], own)
+    return None if own is None or own.only_call(*kinds) is None else (places[0], own)

@@ -114,7 +114,7 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
     if own is not None and text:
         return Remedy(fix + more, own.dedented(text), setting)
-    made = None if by_name else made_losses.over_classes(process, line.location)
+    made = None if by_name else made_losses.made(process, line.location, made_losses.OVER_CLASSES)
     if made is None:
         return Remedy(fix + more, BY_CLASS.format(value=value, ignored=ignored))
     place, own = made

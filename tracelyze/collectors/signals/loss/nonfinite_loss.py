@@ -15,6 +15,7 @@ from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.nonfinite_operations import (
     Broken,
+    broken_target,
     broken_weight,
     first_broken,
     spoiled_by,
@@ -26,12 +27,15 @@ from tracelyze.collectors.tensors.safe_computing import may_compute
 MAX_LOSSES = 3  # that are looked into
 MAX_NAMED = 3  # operations of one loss
 MAX_NOTED = 1000  # calls of one step
+MAX_LINES = 3  # that stand together, where any of them may be meant
+TOGETHER = 6  # lines: what one stretch of a function does
 MAX_BETWEEN = 20  # frames of libraries between the script and such a call
 CALLED = {  # how a script calls an operation; a division is no call
     "Log1P": ("log1p",), "Acos": ("acos", "arccos"), "Asin": ("asin", "arcsin"), "Atanh": ("atanh", "arctanh"),
-    "LogSoftmax": ("log_softmax",),
+    "LogSoftmax": ("log_softmax",), "CtcLoss": ("ctc_loss",),
 }  # fmt: skip
 LOGARITHMS = ("log", "log2", "log10")
+OUTSIDE = Broken("log of 0", True, "Log", 0, 0)  # that of a logarithm of the data alone, which stands in no graph
 
 
 class NonfiniteLoss(Signal):
@@ -72,6 +76,7 @@ class NonfiniteLoss(Signal):
             weight = broken_weight(self.torch, root)
             broken = [] if weight is not None else first_broken(self.torch, root)[:MAX_NAMED]
             given = None if broken or weight is not None else taken_in(self.torch, root)
+            target = None if broken or weight is not None or given is not None else broken_target(self.torch, root)
             spoiled = spoiled_by(self.torch, root) if weight is not None and self._looked_into == 1 else []
         name = "" if weight is None else self.program.calls.parameter_name(weight) or "A weight"
         reaches = bool(broken) and broken[0].reaches
@@ -85,16 +90,25 @@ class NonfiniteLoss(Signal):
         if given is not None:
             fed, held = given
             self.context.record_event("nonfinite-taken-in", self.program.calls.parameter_name(fed) or "", held)
-            if held == "-Inf":  # as the logarithm of 0 is, which stands in no graph here
-                self._seek(Broken("log of 0", True, "Log", 0, 0), LOGARITHMS)
+            self._seek_logarithm(held)
+        if target is not None:
+            held, reached = target
+            self.context.record_event("nonfinite-target", "", held, value=float(reached))
+            self._seek_logarithm(held)
+
+    def _seek_logarithm(self, held: str) -> None:
+        if held == "-Inf":  # as the logarithm of 0 is
+            self._seek(OUTSIDE, LOGARITHMS)
 
     def _seek(self, broken: Broken, names: tuple[str, ...]) -> None:
-        """Note the calls of this operation until the next backward."""
+        """Note the calls of this operation until the next backward; those of a validation in between are none of a
+        graph."""
         found: list[tuple[CodeType, int]] = []
 
         def seen(frame: FrameType, given: Any) -> bool:
             called = getattr(given, "__name__", "").rstrip("_")
-            if called in names and getattr(given, "__module__", None) not in ("math", "cmath"):
+            counts = called in names and (broken is OUTSIDE or self.torch.is_grad_enabled())
+            if counts and getattr(given, "__module__", None) not in ("math", "cmath"):
                 place = in_script(frame, within=MAX_BETWEEN)
                 if place is not None:
                     found.append((place.f_code, place.f_lineno))
@@ -114,5 +128,9 @@ class NonfiniteLoss(Signal):
             return
         if len(found) == broken.of:
             self.program.sites.at("nonfinite", *found[broken.place])
-        elif len(set(found)) == 1:
-            self.program.sites.at("nonfinite", *found[0])
+            return
+        lines = sorted(set(found), key=lambda one: one[1])
+        near = len({code for code, _ in lines}) == 1 and lines[-1][1] - lines[0][1] <= TOGETHER
+        if len(lines) == 1 or (broken is OUTSIDE and near and len(lines) <= MAX_LINES):
+            for code, line in lines:
+                self.program.sites.at("nonfinite", code, line)

@@ -71,10 +71,17 @@ _TESTS: Final = {
     "Softmax": _Test("result", _if_any(_MASKED, lambda value: value.isnan()), goes_on=True),
 }
 _SPREADS: Final = {"Std": "std", "StdMean": "std", "Var": "var", "VarMean": "var"}
+_CTC: Final = "CtcLoss"
 _BETWEEN: Final = 4  # operations between a mask and its softmax that keep -inf what it is, of these kinds
 _KEEPS: Final = frozenset({"ToCopy", "Alias", "Div", "Mul"})
 _GIVEN: Final = ("self", "other", "mat1", "input")
 _VIEWS: Final = frozenset({"T", "Transpose", "Permute", "View", "Unsqueeze", "Expand", "ToCopy"})
+_COMPARES: Final = frozenset(
+    {"MseLoss", "SmoothL1Loss", "HuberLoss", "SoftMarginLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"}
+)
+_SINGLE: Final = 4  # bytes of a float32
+_HUGE: Final = 1e15  # a network's answer beside which another one leaves float32, at 3.4e38, is larger than that
+_OF_DIFFERENCES: Final = frozenset({"Abs", "Pow"})
 _FINITE_AT_THE_EDGE: Final = ("sqrt at 0", "acos at 1", "asin at 1", "acosh at 1")
 _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", "tensor2")
 
@@ -86,12 +93,16 @@ def first_broken(torch: Any, root: Any) -> list[Broken]:
     if len(order) >= graphs.MAX_WALKED:
         return []
     told: dict[int, str] = {}
-    tested = [one for one in order if (kind := saved_values.kind(one)) in _TESTS or kind in _SPREADS]
+    tested = [one for one in order if (kind := saved_values.kind(one)) in _TESTS or kind in (*_SPREADS, _CTC)]
     for node in tested[:MAX_LOOKED_AT]:
         kind = saved_values.kind(node)
         if kind in _SPREADS:
             if _of_a_single_value(torch, node):
                 told[id(node)] = f"{_SPREADS[kind]} of a single value"
+            continue
+        if kind == _CTC:
+            if (told_of := _too_long_to_spell(torch, node)) and _finite_behind(torch, node):
+                told[id(node)] = told_of
             continue
         test = _TESTS[kind]
         value = _number(torch, saved_values.saved(node, test.saved))
@@ -112,6 +123,23 @@ def _of_a_single_value(torch: Any, node: Any) -> bool:
         return False
     dimensions = [saved_values.signed(one) % value.dim() for one in node._saved_dim or ()]
     return bool(math.prod(value.shape[one] for one in dimensions or range(value.dim())) == 1)
+
+
+def _too_long_to_spell(torch: Any, node: Any) -> str:
+    """The first target of a CTC loss that has more labels than time steps, with a blank between two equal ones, in
+    words: its loss is infinite whatever the scores are. Empty without one."""
+    loss, targets = _number(torch, saved_values.saved(node, "result0")), saved_values.saved(node, "targets")
+    if loss is None or not isinstance(targets, torch.Tensor) or not targets.is_cpu or node._saved_zero_infinity:
+        return ""
+    given, lengths = [tuple(node._saved_input_lengths), tuple(node._saved_target_lengths)]
+    begins = [row * targets.shape[1] if targets.dim() > 1 else sum(lengths[:row]) for row in range(len(lengths))]
+    labels = targets.reshape(-1)
+    for row in loss.reshape(-1).isinf().nonzero().reshape(-1).tolist()[:MAX_LOOKED_AT]:
+        own = labels[begins[row] : begins[row] + lengths[row]]
+        needed = len(own) + int((own[1:] == own[:-1]).sum())
+        if needed > given[row]:
+            return f"ctc_loss of a target that needs {needed} time steps where {int(given[row])} are given"
+    return ""
 
 
 def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:
@@ -136,11 +164,55 @@ def taken_in(torch: Any, root: Any) -> tuple[Any, str] | None:
 
 def _not_finite(torch: Any, node: Any) -> str:
     """What is not finite of what an operation was given; empty where all is, or nothing was saved."""
-    for name in _GIVEN:
-        value = _number(torch, saved_values.saved(node, name))
-        if value is not None and not bool(value.isfinite().all()):
-            return "NaN" if bool(value.isnan().any()) else "Inf" if bool((value == float("inf")).any()) else "-Inf"
-    return ""
+    return next((held for name in _GIVEN if (held := _held(torch, saved_values.saved(node, name)))), "")
+
+
+def _held(torch: Any, given: Any) -> str:
+    """What a tensor holds that is not finite; empty where all of it is."""
+    value = _number(torch, given)
+    if value is None or bool(value.isfinite().all()):
+        return ""
+    return "NaN" if bool(value.isnan().any()) else "Inf" if bool((value == float("inf")).any()) else "-Inf"
+
+
+def broken_target(torch: Any, root: Any) -> tuple[str, bool] | None:
+    """What was not finite of a target: of what a loss of torch compares finite answers with, or of what these are
+    subtracted from, without a gradient of its own. And whether nothing chooses among the results on their way."""
+    order, chosen = graphs.graph_behind(root, CHOOSES)
+    if len(order) >= graphs.MAX_WALKED:
+        return None
+    inner = [node for node in order if hasattr(node, "_sequence_nr") and not hasattr(node, "variable")]
+    for node in sorted(inner, key=lambda one: int(one._sequence_nr()))[:MAX_LOOKED_AT]:
+        held = _of_target(torch, node)
+        if held:
+            return (held, id(node) not in chosen) if _finite_behind(torch, node) else None
+        if _not_finite(torch, node):
+            return None
+    return None
+
+
+def _of_target(torch: Any, node: Any) -> str:
+    """What is not finite of the target that this operation was given, or of what it shows of a difference to one."""
+    if saved_values.kind(node) in _COMPARES and graphs.parts(node)[1:2] in ([], [None]):
+        return (
+            "" if _held(torch, saved_values.saved(node, "self")) else _held(torch, saved_values.saved(node, "target"))
+        )
+    difference = graphs.only_following(node)
+    if saved_values.kind(node) not in _OF_DIFFERENCES or saved_values.kind(difference) != "Sub":
+        return ""
+    value = _number(torch, saved_values.saved(node, "self"))
+    parts, held = graphs.parts(difference), _held(torch, value)
+    if held and not _in_reach(value):
+        return ""
+    if len(parts) != 2 or parts.count(None) != 1 or held == "NaN":
+        return held if parts.count(None) == 1 else ""
+    return held if parts[0] is None else {"Inf": "-Inf", "-Inf": "Inf"}.get(held, "")
+
+
+def _in_reach(value: Any) -> bool:
+    """Whether the numbers beside what is not finite are small, so that none of the answers can have overflown."""
+    rest = value[value.isfinite()].abs()
+    return value.element_size() >= _SINGLE and bool(rest.numel()) and float(rest.max()) < _HUGE
 
 
 def _leaf(node: Any) -> Any:
