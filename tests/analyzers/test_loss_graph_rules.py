@@ -380,3 +380,43 @@ def test_a_reward_that_looks_for_a_pattern(
     assert ("The mean reward is 0 in 5 logs" in finding.summary) is not varies
     assert (f"print(repr({text}))" in finding.fix_code) == named
     assert "TRL" not in finding.fix
+
+
+def turned(share: float = 1.0, rows: float = 30.0, one: float = 0.0) -> dict[str, float]:
+    return {"hiding_rows": rows, "one_id_rows": share, "one_id": one}
+
+
+def test_a_mask_that_shows_padding_and_hides_the_rest(make: Any) -> None:
+    full = {"hiding_rows": 0.0, "one_id_rows": 0.0, "one_id": -1.0}  # a batch without padding
+    rows = [turned(), full, turned(), turned()]
+    status, _, finding = make.check("constant-output", process(make, rows))
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
+    assert "hides a part of 90 rows of ids" in finding.summary
+    assert finding.diff is None
+    for line, edit in (
+        ("h = self.encoder(x, src_key_padding_mask=mask)", "h = self.encoder(x, src_key_padding_mask=~mask)"),
+        ("h = self.encoder(x, src_key_padding_mask=~pad)", "h = self.encoder(x, src_key_padding_mask=pad)"),
+        ("h = self.attend(x, x, x, key_padding_mask=ids != PAD)[0]",
+         "h = self.attend(x, x, x, key_padding_mask=ids == PAD)[0]"),
+        ("h = self.encoder(x, src_key_padding_mask=mask.bool())", ""),  # its text may hold what it is
+    ):  # fmt: skip
+        site = {"site": 50, "role": "attending-layer", "file": "a.py", "function": "forward", "line": 9, "source": line,
+                "excerpt": f"        {line}", "excerpt_line": 9}  # fmt: skip
+        run = make.process(more={"loss_graphs": [{"step": n, "site": 1, **row} for n, row in enumerate(rows)]},
+                           sites=[*SITES, site])  # fmt: skip
+        finding = make.check("constant-output", run)[2]
+        assert finding.location.line == 9
+        assert (finding.diff.added if finding.diff else []) == ([f"        {edit}"] if edit else [])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [turned(), turned(0.9)],
+        [turned(), turned(one=3.0)],
+        [turned()],
+        [turned(rows=2.0)] * 3,
+    ],
+)
+def test_masks_that_show_other_ids_or_were_hardly_seen(make: Any, rows: list[dict[str, float]]) -> None:
+    assert make.check("constant-output", process(make, rows))[0] != "fired"

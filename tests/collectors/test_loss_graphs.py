@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import flat_operations, saved_values  # noqa: E402
-from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
+from tracelyze.collectors.tensors.attention import masked_attention, seen_ids, softmax_dimension  # noqa: E402
 from tracelyze.collectors.tensors.policies import weights as policy_weights  # noqa: E402
 from tracelyze.collectors.tensors.written_out import picked_classes  # noqa: E402
 
@@ -244,3 +244,35 @@ def test_operations_without_a_derivative_in_every_way_to_the_parameters() -> Non
         (HEAD(x.round()).mean(), []),
     ):
         assert flat_operations.in_every_way(loss.grad_fn) == found
+
+
+def seen(hidden: Any, ids: Any, dropout: float = 0.0, layers: int = 1, then: Any = None) -> dict[str, float]:
+    """What is told of an encoder from which these positions are hidden; `then`: those hidden from a second layer."""
+    layer = nn.TransformerEncoderLayer(H, 2, 2 * H, dropout=dropout, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+    x = nn.Embedding(V, H)(ids)
+    more = hidden.shape[1] - ids.shape[1]
+    x = encoder(torch.cat([torch.zeros(len(x), more, H), x], 1), src_key_padding_mask=hidden)
+    if then is not None:
+        x = layer(x, src_key_padding_mask=then)
+    found = seen_ids.columns(torch, x[:, 0].sum().grad_fn, x.device)
+    return {name: float(value) for name, value in found.items()}
+
+
+def test_ids_that_a_mask_leaves_to_look_at() -> None:
+    lengths = torch.tensor([9, 4, 5, 6, 3, 7, 8, 6])
+    padding = torch.arange(9) >= lengths[:, None]
+    ids = torch.randint(1, V, (8, 9)).masked_fill(padding, 0)
+    first = torch.ones(8, 1, dtype=torch.bool)
+    for dropout in (0.0, 0.1):  # with a fused kernel, and without
+        turned = {"hiding_rows": 7.0, "one_id_rows": 1.0, "one_id": 0.0}
+        assert seen(~padding, ids, dropout) == seen(~padding, ids, dropout, layers=2) == turned
+        assert seen(torch.cat([first, ~padding], 1), ids, dropout) == turned, "a class token, hidden too"
+        assert seen(torch.cat([~first, ~padding], 1), ids, dropout) == turned, "or not hidden"
+        for right in (padding, torch.cat([~first, padding], 1), torch.zeros_like(padding)):
+            assert seen(right, ids, dropout)["hiding_rows"] == 0.0, "all that is hidden is one id"
+        assert seen(padding.flip(1), ids.flip(1), dropout)["hiding_rows"] == 0.0, "padding in front"
+        only_first = torch.arange(9).expand(8, 9) > 0
+        summed_up = ids.clone()
+        summed_up[:, 0] = 1
+        assert seen(padding, summed_up, dropout, then=only_first)["one_id_rows"] == 0.0, "a summary of all"

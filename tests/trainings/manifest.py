@@ -1286,6 +1286,18 @@ TARGETS_AND_LAYERS: Final = (
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
     pair("noise_schedule", "first-beside", "narrow-timesteps"),
     pair(
+        "valve_events",
+        "turned",
+        "constant-output",
+        consequences=("loss-plateau",),
+        lines=("h = self.encoder(x, src_key_padding_mask=~padding)",),
+        fast=True,
+    ),
+    pair("valve_events", "turned-inside", "constant-output", consequences=("loss-plateau",)),
+    pair("valve_events", "left-padded"),
+    pair("valve_events", "summary"),
+    pair("valve_events", "inside"),
+    pair(
         "noise_schedule",
         "drawn-twice",
         "constant-output",

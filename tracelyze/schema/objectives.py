@@ -136,6 +136,9 @@ LOSS_GRAPHS: Final = Table(
         Column("products_work", "float64", "", "multiplications in matrix products behind the loss, under autocast"),
         Column("products_wide", "float64", "", "of them, those whose result has more than 16 bits"),
         Column("masked_regularly", "float64", "", "1: the mask is one of the order or of whole positions; 0: another"),
+        Column("hiding_rows", "float64", "", "rows of ids of which all attention hides several (in the first samples)"),
+        Column("one_id_rows", "float64", "share", "those in which all that it may look at is one id, the same in all"),
+        Column("one_id", "float64", "", "that id"),
     ),
 )
 

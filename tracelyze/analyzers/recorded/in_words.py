@@ -69,6 +69,7 @@ _COLUMNS: Final = {  # where a row of the table need not hold them
     "loss_calls.target_varies": "predictions of single samples",
     "loss_calls.varies": "predictions of single samples",
     "loss_graphs.masked_rows": "attention with a mask",
+    "loss_graphs.one_id_rows": "ids that attention may look at",
     "loss_graphs.products_work": "matrix products under autocast",
     "loss_graphs.products": "attention that the script writes out",
     "loss_graphs.weights_zero": "weights of a policy's loss",

@@ -27,7 +27,7 @@ _FIX: Final = (
     "Leave at least one position of each row unmasked, also in samples that are nothing but padding, or leave those "
     "out. To fill their output afterwards is not enough: the backward still runs through it."
 )
-_PADDING: Final = ("key_padding_mask", "src_key_padding_mask", "memory_key_padding_mask", "tgt_key_padding_mask")
+PADDING: Final = ("key_padding_mask", "src_key_padding_mask", "memory_key_padding_mask", "tgt_key_padding_mask")
 _ABOVE: Final = "# right above line {line}: rows of nothing but padding attend to all their positions\n"
 _OPENED: Final = "{mask} = {mask} & ~{mask}.all(-1, keepdim=True)"
 _OWN: Final = (
@@ -43,7 +43,7 @@ def advice(process: Process) -> tuple[str, str]:
         return _FIX, _OWN
     own = own_statement.at(process, line)
     calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)] if own is not None else []
-    given = [one.value for call in calls for one in call.keywords if one.arg in _PADDING]
+    given = [one.value for call in calls for one in call.keywords if one.arg in PADDING]
     if line is None or own is None or len(given) != 1 or not isinstance(given[0], (ast.Name, ast.Attribute)):
         return _FIX, _OPENED.format(mask="padding") + "  # True at padding, as key_padding_mask takes it"
     return _FIX, _ABOVE.format(line=own.line) + _OPENED.format(mask=ast.unparse(given[0]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.computed.layouts import turned_masks
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.targets import alike_in_validation
 from tracelyze.analyzers.evidence.datasets import rows_apart
@@ -45,6 +46,8 @@ GIVEN_UP_FIX = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Deviation of the predictions from sample to sample, against that of the targets, late in the run."""
+    if looks := turned_masks.found(process, limits):
+        return [turned_masks.finding(process, looks, RULE.id, limits)]
     if len(process.optimizations) != 1:
         return Skipped(
             style.several(
@@ -130,10 +133,11 @@ RULE = Rule(
     family="model",
     severity="warning",
     title="The output is the same for every input",
-    about="A model that ignores its input can do no better than predict the mean of the targets.",
+    about="A model that ignores its input can do no better than predict the mean of the targets. Attention whose mask "
+    "hides all but padding ignores it, too.",
     check=check,
     verify="Record the run again: predictions differ from sample to sample.",
-    needs=(("loss_calls.varies", "loss_calls.target_varies"),),
-    thresholds=predictions.THRESHOLDS,
+    needs=(("loss_calls.varies", "loss_calls.target_varies"), ("loss_graphs.one_id_rows",)),
+    thresholds=(*predictions.THRESHOLDS, *turned_masks.THRESHOLDS),
     not_when="First steps, several optimizers, constant targets, batches of fewer than eight samples.",
 )

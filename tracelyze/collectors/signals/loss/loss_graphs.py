@@ -21,7 +21,7 @@ from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import flat_operations, product_types, saved_values
-from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
+from tracelyze.collectors.tensors.attention import masked_attention, seen_ids, softmax_dimension
 from tracelyze.collectors.tensors.policies import choices, completions, deviations, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
@@ -44,11 +44,12 @@ class LossGraphs(Signal):
         *softmax_dimension.COLUMNS,
         *picked_classes.COLUMNS,
         *product_types.COLUMNS,
+        *seen_ids.COLUMNS,
     )
     about = (
         "Operations behind the loss: the weights of a policy's loss, its entropy, that of the odds it chooses by, "
         "whether its advantages are part of the graph, variables that hold rewards (events), masks of attention that "
-        "come after the softmax."
+        "come after the softmax or hide all ids but one."
     )
     cost = "100 us per sample, 300 us more of a policy's loss (1 to 20 ms at the first few)"
     sampled = True
@@ -99,6 +100,7 @@ class LossGraphs(Signal):
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
+                values |= seen_ids.columns(self.torch, node, root.device)
                 values |= picked_classes.columns(self.torch, node, root.device)
                 values |= product_types.columns(self.torch, node, root.device) if self._casting else {}
                 flat = [] if self._is_flat else flat_operations.in_every_way(node)
