@@ -54,6 +54,27 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
 
 
 @pytest.mark.parametrize(
+    ("names", "missed", "kinds", "severity"),
+    [
+        ("5.bias, 5.weight", 2, {"5": "BatchNorm2d"}, "info"),  # Lightning's train_bn=False
+        ("5.bias, 5.weight", 2, {"5": "LayerNorm"}, "warning"),
+        ("5.bias, 5.weight", 2, {}, "warning"),
+        ("5.bias, 5.weight, 6.bias", 3, {"5": "BatchNorm2d", "6": "Conv2d"}, "warning"),
+        ("5.bias, 5.weight and 3 more", 5, {"5": "BatchNorm2d"}, "warning"),  # what the others are is not known
+    ],
+)
+def test_batch_normalisations_may_be_left_out(
+    make, names: str, missed: int, kinds: dict[str, str], severity: str
+) -> None:
+    row = FREE | {"names": names, "missed": missed, "shared_model": missed}
+    modules = [{"model": 0, "module": name, "kind": kind} for name, kind in kinds.items()]
+    process = make.process(more={"reach": [ALL, row], "activations": RAN, "modules": modules})
+    finding = make.check("frozen-parameters", process)[2]
+    assert finding.severity == severity
+    assert ("train_bn=False" in finding.summary) is (severity == "info")
+
+
+@pytest.mark.parametrize(
     ("names", "count", "title"),
     [
         ("a tensor [3, 4]", 1, "a tensor [3, 4] is in no optimizer and never trains"),

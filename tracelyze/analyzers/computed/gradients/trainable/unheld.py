@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.computed.gradients.trainable import added_later, tensor_names
+from tracelyze.analyzers.computed.gradients.trainable import added_later, batch_norms, tensor_names
 from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
@@ -176,13 +176,16 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     """What is wrong, from a row of the table reach without optimizer.
 
     `replaced`: an optimizer holds tensors of modules that are not called, as if these had taken their place. A network
-    that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more.
+    that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more. So may batch
+    normalisations be left out on purpose.
     """
     optimization = process.longest
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = "Backward computes their gradients, but no optimizer step changes them."
     cause = _cause(process, row, replaced)
+    if not replaced and batch_norms.alone(process, str(row["names"] or ""), count):
+        fixed, cause = False, cause._replace(why=batch_norms.LEFT_OUT)
     if not row["missed"]:
         place = process.location("forward") or optimization.backward_location
         what, cause = _MADE_ANEW, _Cause("", FIX_ANEW, _ANEW, place)
