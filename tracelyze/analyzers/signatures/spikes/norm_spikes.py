@@ -61,6 +61,12 @@ def of_norms(optimization: Optimization, reached: Floats, rows: Rows, limits: Li
         found = lone
     levels = [norm[: found[0]], at_first[np.isfinite(at_first)]]
     highest = [statistics.running_median(before, int(limits["level"])).max() for before in levels if len(before)]
+    if (
+        few
+        and norm.min() > 0
+        and _is_tail(np.log(norm / statistics.running_median(norm, _AROUND)), np.log(factor), len(found))
+    ):
+        return Passed(f"{plural(len(found), 'spike')}, the far end of norms that often leap")
     if highest and np.median(norm[found]) <= max(highest):
         return Passed(f"{plural(len(found), 'spike')}, none far above norms that were usual earlier in the training")
     return Spikes(found, statistics.median(norm))
@@ -71,6 +77,12 @@ def settled(optimization: Optimization) -> Mask:
     usable = timing.trained_steps(optimization)
     usable[: len(usable) // 10] = False
     return usable
+
+
+def _is_tail(over: Floats, border: float, spikes: int) -> bool:
+    """Whether so many spikes beyond a border are the end of a tail, which thins out on its way up: above the border's
+    half lie more values that are no spikes. `over`: logarithms of values over what is usual around them."""
+    return int((over > border / 2).sum()) - spikes > spikes
 
 
 def beside_losses(losses: Floats, reached: Floats, rows: Rows, count: int, limits: Limits) -> Spikes | None:
@@ -86,10 +98,8 @@ def beside_losses(losses: Floats, reached: Floats, rows: Rows, count: int, limit
         return None  # as in most runs, before what costs time
     over = np.log(losses / statistics.running_median(losses, _AROUND))
     border = max(float(np.log(limits["factor"])), limits["sigmas"] * statistics.spread(over))
-    # A tail thins out on its way up: more of it lies between the border's half and the border than beyond.
-    beyond, below = int((over > border).sum()), int(((over > border / 2) & (over <= border)).sum())
     norm, quiet = reached[rows], reached[np.isfinite(reached) & (over < np.log(_QUIET))]  # also those at first
-    if below > beyond or len(quiet) < _LEVEL or quiet.min() <= 0:
+    if _is_tail(over, border, int((over > border).sum())) or len(quiet) < _LEVEL or quiet.min() <= 0:
         return None
     logs = np.log(quiet)
     far = norm > max(
