@@ -120,6 +120,9 @@ class Own(Optimizer):
 
 def begin(layer):
     nn.init.constant_(layer.bias, -4)  # fill
+    nn.init.zeros_(layer.weight)  # zero-fill
+    layer.scale = nn.Parameter(torch.zeros(3))  # zero-fill
+    layer.counts = torch.zeros(3)
     layer.weight.register_hook(lambda g: g * mask)  # hook
 
 def preferences(self, policy, rewards):

@@ -1408,6 +1408,7 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=(FREEZE,), fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=(FREEZE,)),
+    pair("pond_adapters", "both-zero", "zero-gradients", consequences=STUCK, lines=("torch.zeros(rank",)),
     pair("binary_codes", "rounded-answers", "zero-gradients", consequences=STUCK),
     pair("binary_codes", "no-way-back", "frozen-parameters", consequences=STUCK, lines=("self.encode = ",)),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),

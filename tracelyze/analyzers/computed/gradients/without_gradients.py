@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.gradients.silent import zero_factors
 from tracelyze.analyzers.computed.gradients.trainable import replaced_part
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing.remade import graphs
@@ -37,7 +38,8 @@ FOLLOW: Final = (
     "backward."
 )
 FOLLOWED: Final = (
-    "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])"
+    "loss.backward()\n"
+    "print([n for n, p in model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())])"
 )
 STRAIGHT_THROUGH: Final = (
     "Train on the input of {of}{smooth}, and use {of} only to evaluate; or let the gradient bypass it."
@@ -98,6 +100,9 @@ class Stretch:
             return Cause(said, *graphs.uncut(process, cut), cut)
         if self.without_loss:
             return Cause(LOSS_OF_ZERO)
+        zeros = zero_factors.of(optimization) if self.whole else None
+        if zeros is not None:
+            return Cause(*zeros)
         event = next(iter(process.events_of("flat-loss")), None)
         if event is None or not self.whole:
             return Cause(NOTHING_BACK)

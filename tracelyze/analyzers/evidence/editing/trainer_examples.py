@@ -31,7 +31,7 @@ _INTERVAL: Final = (
 _LOOK: Final = re.compile(r"\Aloss\.backward\(\)\n(?P<look>print\(.*\))\Z")
 _LOOK_BY: Final = {
     "fit": "def on_after_backward(self):  # of the LightningModule\n    {look}",
-    "train": "# before it trains:\nclass Look(TrainerCallback):\n"
+    "train": "from transformers import TrainerCallback  # before it trains\n\nclass Look(TrainerCallback):\n"
     "    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):\n        {look}\n\n"
     "{trainer}.add_callback(Look())",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dis import Instruction
 from types import CodeType
 from typing import Final
 
@@ -37,6 +38,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "train-mode": frozenset({"train"}),
     "flat": frozenset({"sign", "sgn", "round", "floor", "ceil", "trunc"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
+    "zero-fill": frozenset({"zeros_", "zero_", "zeros", "zeros_like"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
     "module-hook": frozenset({"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"})
@@ -100,6 +102,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     before, owner = None, ""
     elsewhere = frozenset() if code.co_name == "forward" else IN_FORWARD
     made = 0  # the line of the latest call that makes a tensor
+    wrapped = 0  # the line that last named Parameter
     for line, one in by_line(code):
         for name in names_stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
@@ -110,19 +113,28 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         if one.opname == "STORE_SUBSCR" and before is not None and before in KEYED:
             found[KEYED[before], line] = None
         elif one.opname in TAKES:
-            roles = [role for role, names in CALLED.items() if one.argval in names and role not in elsewhere]
-            if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
-                roles = []
-            elif "seed" in roles and (code.co_flags & _GENERATOR or loop_around(code, line) is not None):
-                roles = ["reseed" if role == "seed" else role for role in roles]
-            if "flat" in roles and (one.opname not in METHODS or owner in NO_TENSORS):  # Python's round(), math.floor()
-                roles.remove("flat")
+            wrapped = line if one.argval == "Parameter" else wrapped
+            roles = [role for role in _called(code, line, one, owner, line - wrapped) if role not in elsewhere]
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
             made = line if one.argval in ANEW else made
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in TAKES else ""
     return list(found)
+
+
+def _called(code: CodeType, line: int, one: Instruction, owner: str, below: int) -> list[str]:
+    """The roles of what an instruction takes of `owner`; `below`: by how many lines it stands below Parameter."""
+    roles = [role for role, names in CALLED.items() if one.argval in names]
+    if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
+        roles = []
+    elif "seed" in roles and (code.co_flags & _GENERATOR or loop_around(code, line) is not None):
+        roles = ["reseed" if role == "seed" else role for role in roles]
+    if "flat" in roles and (one.opname not in METHODS or owner in NO_TENSORS):  # Python's round(), math.floor()
+        roles.remove("flat")
+    if "zero-fill" in roles and not one.argval.endswith("_") and below:  # zeros that are no parameter
+        roles.remove("zero-fill")
+    return roles
 
 
 def _keyed(code: CodeType) -> bool:
