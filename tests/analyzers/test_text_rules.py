@@ -451,3 +451,31 @@ def test_the_line_that_cuts_packed_rows(make, text: str, function: str, line: in
     ]
     found = packed_rows.cut_out(make.process(sites=sites))
     assert (found.line if found else None) == line
+
+
+TO_TEXT = 'return {"text": TEMPLATE.format(**row)}'
+SFT = "args = SFTConfig(output_dir=folder, max_length=96)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "others", "named"),
+    [
+        ([TO_TEXT], [SFT], True),
+        (['return {"text": TEMPLATE.format(**row), "id": row["id"]}'], [SFT], False),
+        ([TO_TEXT, 'held.append({"text": question})'], [SFT], False),  # which of them?
+        ([TO_TEXT], [SFT, "trainer = SFTTrainer(model, args, formatting_func=joined)"], False),
+        ([TO_TEXT], ["trainer = Trainer(model, args)"], False),  # which knows no such columns
+    ],
+)
+def test_the_text_that_holds_prompt_and_answer(make, lines: list[str], others: list[str], named: bool) -> None:
+    """TRL's SFTTrainer learns a completion alone where the prompt is a column of its own."""
+    sites = [
+        {"site": 10 + at, "role": role, "file": "a.py", "line": 20 * (at + 1), "function": f"f{at}", "source": text}
+        | {"excerpt_line": 20 * (at + 1), "excerpt": f"    {text}"}
+        for at, (role, text) in enumerate([("text-given", one) for one in lines] + [("setting", one) for one in others])
+    ]
+    finding = make.check(PROMPT, process(make, prefix=12.0, prefix_share=0.3, sites=sites))[2]
+    assert ('return {"prompt": prompt, "completion": answer}' in finding.fix_code) == named
+    assert ("the text of line 20" in finding.fix) == named
+    if named:
+        assert (finding.location.line, finding.location.function) == (20, "f0")

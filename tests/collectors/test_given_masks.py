@@ -39,6 +39,14 @@ def loss_of_several_lines(model: Any, batch: Any, labels: Any) -> Any:
     ).loss
 
 
+def to_text(row: Any) -> Any:
+    return {"text": row["question"] + row["answer"]}
+
+
+def of_text(row: Any) -> Any:
+    return row["text"].split()
+
+
 def below(function: Any, lines: list[int]) -> list[int]:
     return [line - function.__code__.co_firstlineno for line in lines]
 
@@ -50,3 +58,8 @@ def test_lines_that_give_masks_and_labels() -> None:
     assert below(apart, given_masks.labels(apart.__code__)) == [4]
     assert given_masks.labels(loss.__code__) == [], "an argument of the model makes no labels"
     assert given_masks.labels(loss_of_several_lines.__code__) == [], "the same, on a line of its own"
+
+
+def test_lines_that_give_a_text() -> None:
+    assert below(to_text, given_masks.texts(to_text.__code__)) == [1]
+    assert given_masks.texts(of_text.__code__) == [], "which takes one"

@@ -91,6 +91,7 @@ WRITTEN: Final = {
     "template-end": "ends what counts as a target in a chat template",
     "mask-given": "gives the model its attention mask",
     "labels-given": "gives labels in a dictionary",
+    "text-given": "gives a text this name in a dictionary",
     "shift": "shifts by one position",
     "length": "cuts to a length in a function that makes labels",
     "slope": "takes a gradient without a graph of it",

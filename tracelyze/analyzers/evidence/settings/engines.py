@@ -37,4 +37,7 @@ def shaped(process: Process, called: Location | None, training: bool, dim: int, 
     fix = (
         f"Give both the same shape: the engine gives the loss what model_transform makes of an output, so {what} there."
     )
+    others = recorded_text.matching(process, re.compile(rf"(?<!def )\b{_MAKERS[not training]}\s*\("))
+    if len(others) == 1:
+        fix += f" Line {others[0].line} needs the same if its engine computes this loss."
     return Remedy(fix, place=made[0], diff=edit) if edit is not None else None

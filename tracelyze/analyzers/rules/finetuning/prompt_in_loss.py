@@ -8,6 +8,7 @@ from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import collators, masked_prompts
+from tracelyze.analyzers.evidence.datasets.targets import one_text
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -66,6 +67,8 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         place, (fix, code) = made_anew, collators.remedy(process, made_anew)
     elif by_template and (masking := masked_prompts.line(process)) is not None:
         place, (in_vain, fix, code) = masking[0], masked_prompts.remedy(process, *masking)
+    elif place is None and (joined := one_text.line(process)) is not None:
+        place, (fix, code) = joined, one_text.remedy(process, joined)
     fault = LossFault(
         severity="info",
         confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word

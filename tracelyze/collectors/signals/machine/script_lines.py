@@ -196,6 +196,7 @@ class ScriptLines(Signal):
             ("setting", named_arguments.lines),
             ("mask-given", given_masks.lines),
             ("labels-given", given_masks.labels),
+            ("text-given", given_masks.texts),
             ("shift", slices.shifts),
             ("length", slices.lengths),
             ("slope", slopes.without_graph),

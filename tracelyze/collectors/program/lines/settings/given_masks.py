@@ -1,5 +1,5 @@
 """Lines of the script that say what is handed to a model as its attention mask, `{"attention_mask": segments}`, or as
-its labels."""
+its labels, and to a trainer of language models as its text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tracelyze.collectors.program.lines.settings.named_arguments import LONGEST_
 
 NAME: Final = "attention_mask"
 LABELS: Final = "labels"
+TEXT: Final = "text"  # the column that trainers of TRL take by default
+_TEXT_KEY: Final = re.compile(rf"""["']{TEXT}["']\s*:""")
 _GIVEN: Final = re.compile(rf"""["']{NAME}["']\s*(?::|\]\s*=(?!=))|(?<![\w.]){NAME}\s*=(?!=)""")
 _KEY: Final = re.compile(rf"""["']{LABELS}["']\s*:""")
 _ARGUMENT: Final = re.compile(rf"(?<![\w.]){LABELS}\s*=(?!=)")
@@ -36,6 +38,11 @@ def labels(code: CodeType) -> list[int]:
             numbers = range(place.lineno, min(place.end_lineno, place.lineno + LONGEST_CALL) + 1)
             found |= dict.fromkeys(at for at in numbers if _ARGUMENT.search(linecache.getline(code.co_filename, at)))
     return list(found)
+
+
+def texts(code: CodeType) -> list[int]:
+    """Lines of a function that give a text this name in a dictionary, `{"text": template.format(**row)}`."""
+    return _matching(code, TEXT, _TEXT_KEY)
 
 
 def _matching(code: CodeType, name: str, pattern: re.Pattern[str]) -> list[int]:
