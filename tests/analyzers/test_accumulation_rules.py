@@ -182,7 +182,10 @@ def test_clip_per_microbatch(make) -> None:
 def test_clippings_that_follow_the_number_of_backwards_are_certain(make) -> None:
     counts = [3 if index % 50 == 49 else 4 for index in range(COUNT)]
     steps = clipping(make, clips=counts, backwards=counts, loader_batches=counts)
-    assert make.check("clip-per-microbatch", make.process(steps))[2].confidence == "certain"
+    finding = make.check("clip-per-microbatch", make.process(steps))[2]
+    assert finding.confidence == "certain"
+    assert "usually 4 times per step" in finding.title, "the last window of an epoch is shorter"
+    assert "each backward, of which a step usually has 4." in finding.summary
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     fix, code = of_trainer.remedy(optimization, count)
     mean = "Each loss is a mean over its batch:" if by_framework else "If each loss is a mean over its batch,"
     logged = ", and so is the training loss that the Trainer logs" if computes else ""
+    all_of_them = percent(whole) == percent(1.0)
+    undivided = "no loss that was looked at was" if all_of_them else f"{percent(whole)} of the observed losses were not"
     # What transformers' own models do under its own Trainer is nobody's mistake who uses them: that is a hint.
     clipped = by_framework and bool((optimization.steps["clips"] > 0).any())
     of_library = by_framework and (
@@ -91,8 +93,8 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         confidence="likely" if by_framework else "possible",
         title=f"Gradients of {count} micro-batches are added up, not averaged",
         summary=(
-            f"Every step accumulates {count} backwards, one for each micro-batch, and {percent(whole)} of the "
-            f"observed losses were not divided by anything. {mean} the gradient is {count} times too large{logged}. "
+            f"Every step accumulates {count} backwards, one for each micro-batch, and {undivided} divided by anything. "
+            f"{mean} the gradient is {count} times too large{logged}. "
             f"{effect}"
         ),
         fix=fix,

@@ -64,15 +64,18 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
     norms = steps["clip_max_norm"][each]
     limit = float(np.median(norms[np.isfinite(norms)])) if np.isfinite(norms).any() else None
     share = float(each.sum() / len(steps))
+    varies = len(np.unique(steps["clips"][each])) > 1  # the last window of an epoch may be shorter
+    often = f"after every micro-batch, usually {count} times per step"
+    backwards = f"each backward, of which a step usually has {count}" if varies else f"each of {count} backwards"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence=confidence,
-        title=f"Gradients are clipped {count} times per step, after every micro-batch",
+        title=f"Gradients are clipped {often if varies else f'{count} times per step, after every micro-batch'}",
         summary=(
-            f"In {share_of(share, 'steps')} the gradients were clipped after each of {count} backwards. Clipping "
-            "before the last backward cuts the partial sum: early micro-batches count less than late ones, and "
-            "the limit no longer applies to the gradient of the step alone."
+            f"In {share_of(share, 'steps')} the gradients were clipped after {backwards}. Clipping before the last "
+            "backward cuts the partial sum: early micro-batches count less than late ones, and the limit no longer "
+            "applies to the gradient of the step alone."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step()."
         + one_clip.read_elsewhere(optimization.process, clip_values.place_of(optimization)),
