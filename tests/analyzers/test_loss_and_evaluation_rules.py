@@ -775,6 +775,30 @@ def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
     assert make.check("train-in-eval-mode", make.process(partly))[0] == "passed"
 
 
+def test_train_in_eval_mode_since_an_evaluation_before_the_first_step(make) -> None:
+    steps = make.steps() | {"model_in_train": [False] * COUNT, "modules_in_train": [0] * COUNT}
+    evals = make.evals(count=8)
+    early = {name: [values[0], *values[:-1]] for name, values in evals.items()}
+    early |= {
+        "time_start": [-1.0, *list(evals["time_start"])[:-1]],
+        "trained": [True] * 8,
+        "model_in_train": [False] * 8,
+    }
+    models = [{"model": 0, "name": "Net", "sensitive": "BatchNorm1d x3, Dropout x1"}]
+    unset = {"step": 0, "model": 0, "modules": 3, "of": 3, "spectral": 0, "call": 1, "training": False}
+    links = [{"time": 0.1, "step": 1, "optimizer": 0, "model": 0}]
+    process = make.process(steps, evals=early, models=models, more={"unset": [unset], "links": links})
+    finding = make.check("train-in-eval-mode", process)[2]
+    assert (finding.severity, finding.confidence) == ("critical", "likely"), "nothing of it is pretrained"
+    assert "It was evaluated in eval mode before the first step, and not switched back." in finding.summary
+    assert "from_pretrained" not in finding.summary
+    assert "the mean 0 and variance 1 that it began with" in finding.summary
+    assert "one call before the first step holds until the next evaluation" in finding.fix
+    loaded = [{"step": 0, "name": "Net", "given": 9, "missing": 0, "unexpected": 0}]
+    process = make.process(steps, evals=early, models=models, more={"unset": [unset], "links": links, "loads": loaded})
+    assert make.check("train-in-eval-mode", process)[2].confidence == "possible"
+
+
 def test_a_part_at_rest_from_the_first_step_on_loses_nothing_by_a_validation(make) -> None:
     """Only a new head trains, which has no mode; a validation that forgets train() then changes nothing."""
     frozen = [{"model": 0, "name": "ResNet", "sensitive": "BatchNorm2d x20"}]

@@ -557,6 +557,28 @@ def test_a_plateau_of_a_share_that_rises(make, first: float, last: float, steppe
     assert finding is None or (finding.location.line == 9 and 'mode="max"' in finding.fix)
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "stepped", "status"),
+    [
+        (2.4, 0.9, "plateau.step(val)", "fired"),  # the mean of samples, not of batches
+        (2.4, 0.9, "plateau.step(accuracy)", "passed"),
+        (2.4, 2.3, "plateau.step(val)", "passed"),
+        (0.7, 0.2, "plateau.step(val)", "passed"),  # another value than the loss
+        (0.0, -5.0, "plateau.step(val)", "passed"),  # a likelihood
+    ],
+)
+def test_a_plateau_of_what_goes_with_a_loss(make, first: float, last: float, stepped: str, status: str) -> None:
+    row = scheduler("ReduceLROnPlateau", mode="max", steps=4, watched_first=first, watched_last=last, site=7, made_at=8)
+    lines = [
+        {"site": 7, "role": "schedule", "file": "a.py", "line": 20, "function": "fit", "source": stepped},
+        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit", "source": "s = Plateau(opt)"},
+    ]
+    falling = [loss for loss in (2.0, 1.5, 1.2, 1.0) for _ in range(COUNT // 4)]
+    steps = make.steps() | {"lr": [*FALLING[:-1], 0.001], "loss": falling}
+    process = make.process(steps, more={"schedules": [row]}, sites=lines)
+    assert make.check("learning-rate-schedule", process)[0] == status
+
+
 def outcome(make, rule: str, **columns: Any) -> tuple[str, str]:
     status, _, finding = make.check(rule, make.process(make.steps() | columns))
     return status, finding.severity if finding else ""

@@ -25,6 +25,8 @@ PERCENT: Final = 100  # derived: an accuracy is a share of one, or of a hundred
 ROUNDED: Final = 1000  # a value of three decimals or fewer is a whole number of thousandths, whatever it is
 FLOAT: Final = 1.2e-7  # the resolution of float32
 MOST_SAMPLES: Final = 2000  # two values that are no shares are whole numbers of one of so many once in 7,000 runs
+RAGGED: Final = 0.3  # of a mean: that of batches counts a short last one as much as the others, that of samples less
+OF_SCORES: Final = r"(?i)acc|score|f1|auc|iou|dice|map\b|bleu|reward|return|recall|precision"
 OF_ERRORS: Final = r"(?i)err|loss|miss|wer\b|cer\b"
 
 
@@ -41,7 +43,7 @@ def wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Lim
         rising_share = row["mode"] == "min" and 0 <= first <= limits["better"] * last <= last <= PERCENT
         rising_share = rising_share and not _is_of_errors(optimization, row)
         a_loss = _is_evaluated_loss(optimization, last)
-        if falling_loss and a_loss:
+        if falling_loss and (a_loss or _goes_with_a_loss(optimization, row, limits)):
             watched, right = "a loss", 'Use mode="min" for a value that is to fall, such as a loss.'
         elif rising_share and not a_loss and _are_shares(optimization, (first, last), limits):
             watched, right = (
@@ -119,6 +121,22 @@ def _is_evaluated_loss(optimization: Optimization, value: float) -> bool:
     """Whether an evaluation pass came to this loss."""
     losses = optimization.process.evals["loss"]
     return bool(np.isclose(losses[np.isfinite(losses)], value, rtol=MATCH, atol=0.0).any())
+
+
+def _goes_with_a_loss(optimization: Optimization, row: Row, limits: Limits) -> bool:
+    """Whether a value begins and ends near a loss that falls: that of the evaluation passes, or the mean of the steps
+    between two steps of the scheduler. The line that steps it speaks of no score."""
+    place = optimization.process.site(row["site"])
+    if place is not None and re.search(OF_SCORES, place.source):
+        return False
+    evaluated, trained = optimization.process.evals["loss"], optimization.steps["loss"]
+    evaluated, each = evaluated[np.isfinite(evaluated)], max(1, len(trained) // row["steps"])
+    ends = [evaluated[[0, -1]]] if len(evaluated) > 1 else []
+    if np.isfinite(trained[[*range(each), *range(-each, 0)]]).all():
+        ends.append(np.array([trained[:each].mean(), trained[-each:].mean()]))
+    watched = (row["watched_first"], row["watched_last"])
+    near = [one for one in ends if np.isclose(watched, one, rtol=RAGGED, atol=0.0).all()]
+    return any(0 < last <= limits["better"] * first for first, last in near)
 
 
 def _is_of_errors(optimization: Optimization, row: Row) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence import recorded_text, script_lines, timing
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 FIX: Final = "Switch back to train mode after every validation, before the next training forward."
 FIX_CODE: Final = "model.train()  # after every validation, and before the first step"
 FIX_AT_THE_START: Final = "Call train() on the model before the first step."
+FIX_IN_EACH_EPOCH: Final = (
+    "Call train() on the model in front of its training forward, or after every evaluation: one call before the first "
+    "step holds until the next evaluation."
+)
 _ALL: Final = percent(1.0)
 
 
@@ -50,6 +54,25 @@ def said(optimization: Optimization, first: int, share: float, line: Location | 
     if line is None and _follows_a_validation(optimization, first):
         by = "A validation switched it"
     return f"{by} to eval mode, and it was {'never' if _is_all(share) else 'only sometimes'} switched back."
+
+
+def at_the_start(optimization: Optimization, line: Location | None) -> str:
+    """How a model that no step ran in train mode came to be in eval mode; `line`: the only one that calls eval()."""
+    evals, begun = optimization.process.evals, optimization.steps["time"][0]
+    before = (evals["time_start"] < begun) & (evals["trained"] == 1) & (evals["model_in_train"] == 0)
+    if before.any():
+        where = f" (line {line.line})" if line is not None else ""
+        return f"It was evaluated in eval mode before the first step{where}, and not switched back."
+    loaded = any("from_pretrained" in text for text in recorded_text.everything(optimization.process))
+    return "No step ran in train mode." + " Models loaded with from_pretrained start in eval mode." * loaded
+
+
+def fix_at_the_start(optimization: Optimization) -> str:
+    """What to do there: evaluations between the steps would undo a single call."""
+    evals, begun, ended = optimization.process.evals, *optimization.steps["time"][[0, -1]]
+    between = (evals["time_start"] > begun) & (evals["time_start"] < ended)
+    again = (between & (evals["trained"] == 1) & (evals["model_in_train"] == 0)).any()
+    return FIX_IN_EACH_EPOCH if again else FIX_AT_THE_START
 
 
 def _follows_a_validation(optimization: Optimization, first: int) -> bool:

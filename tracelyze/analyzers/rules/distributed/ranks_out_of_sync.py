@@ -100,7 +100,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
         title, effect, fix = outside.title(len(ranks)), outside.summary(), outside.fix()
     if averaged or unlike:
         effect, fix = settings.TREATED if treated else settings.APPLIED
-        effect += f"{known} What is saved is the model of one rank, and gradients are taken at weights that differ."
+        effect += f"{known} Each rank has a model of its own, and gradients are taken at weights that differ."
     if unlike:
         title = f"{who}{plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
     return Finding(

@@ -67,19 +67,19 @@ def _finding(
     if flipped:
         how = late.said if late else switched.said(optimization, first, share, line)
     else:
-        how = "It was not in train mode before. Models loaded with from_pretrained start in eval mode."
-    change = late or once
+        how = switched.at_the_start(optimization, line)
+    change, untrained = late or once, not flipped and batch_statistics.all_unset(optimization)
     diff = change.diff if change else line_edits.line_before(process, forward, f"{model}.train()") if model else None
     return Finding(
         rule=RULE.id,
-        severity="critical" if flipped else "warning",
-        confidence="certain" if flipped else "possible",
+        severity="critical" if flipped or untrained else "warning",
+        confidence="certain" if flipped else "likely" if untrained else "possible",
         title=switched.title(optimization, share, begin, flipped),
         summary=(
             f"{share_of(share, 'steps').capitalize()} since step {begin:,} ran with the model in eval mode. {how} "
-            f"{batch_statistics.without_training_mode(optimization)}"
+            f"{batch_statistics.without_training_mode(optimization, untrained)}"
         ),
-        fix=change.fix if change else switched.FIX if flipped else switched.FIX_AT_THE_START,
+        fix=change.fix if change else switched.FIX if flipped else switched.fix_at_the_start(optimization),
         fix_code=change.code if change else switched.FIX_CODE,
         diff=diff,
         first_step=begin,

@@ -20,10 +20,10 @@ NotAveraged = outside.Outside | unfrozen.Unfrozen | left_out.LeftOut | passed_by
 def effect(process: Process) -> str:
     """What is known where nothing below is found, behind "they differ, by ... in the end: "."""
     if not tensors.are_wrapped(process):
-        return "nothing averages the gradients. Each rank learns from its own data only, and one rank's model is saved."
+        return "nothing averages the gradients. Each rank learns from its own data only, a model of its own."
     return (
         f"although a {tensors.DDP} is called, not everything in their gradients is averaged. Each rank learns in part "
-        "from its own data only, and one rank's model is saved."
+        "from its own data only, a model of its own."
     )
 
 

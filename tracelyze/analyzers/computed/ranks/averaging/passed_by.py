@@ -52,8 +52,8 @@ class PassedBy:
         return (
             f"{those}{'L' if those else 'l'}ine {self.made_at.line} makes a {tensors.DDP}, but no call went through "
             "it. It only averages gradients "
-            f"of calls that go through it; here the module inside it is called instead, {where}. What is saved is one "
-            "rank's model."
+            f"of calls that go through it; here the module inside it is called instead, {where}. Each rank trains a "
+            "model of its own."
         )
 
     def fix(self) -> str:

@@ -42,7 +42,7 @@ class Unsynced:
         return (
             f"line {self.made_at.line} keeps gradients of some backwards local. {tensors.DDP} averages in a "
             "backward outside of no_sync(), what piled up before included; what later backwards of the same step add "
-            "stays on its rank. What is saved is one rank's model."
+            "stays on its rank. Each rank trains a model of its own."
         )
 
     def fix(self) -> str:
