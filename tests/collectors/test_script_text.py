@@ -134,6 +134,10 @@ def preferences(self, policy, rewards):
     old_logp = self.policy(rewards)  # old-policy
     return advantages, reference.name, F.cross_entropy(adv, rewards)
 
+def gaussian_kl(mu, logvar):
+    spread = (0.5 * logvar).exp()
+    return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())  # divergence
+
 def codes(x):
     bits = torch.sign(x)  # flat
     return round(x.mean(), 3), math.floor(bits), x.round()  # flat

@@ -147,6 +147,7 @@ WRITTEN: Final = {
     "train-mode": "puts something in train mode",
     "flat": "calls what has no derivative: sign, round, floor",
     "fill": "fills with a constant, or evenly",
+    "divergence": "sums the KL divergence of a Gaussian code",
     "zero-fill": "fills with zeros, or makes a parameter of zeros",
     "refill": "fills with random numbers",
     "hook": "registers a hook of a tensor",

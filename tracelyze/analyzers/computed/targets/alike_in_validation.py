@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT: Final = 8  # positions along a dimension, at most, that the deviation of a target is of
 _SQUARED: Final = "mse_loss"
+_MOSTLY: Final = 0.5  # of the whole loss: the other terms are the smaller part from the start
 
 
 def find(process: Process, optimization: Optimization, limits: Limits) -> Constant | None:
@@ -35,9 +36,9 @@ def find(process: Process, optimization: Optimization, limits: Limits) -> Consta
         for validated in lines
         if trained.training
         and not validated.training
-        and trained.function == validated.function
         and trained.function not in predictions.CLASSES
-        and (trained.site == validated.site or _only(lines, trained))
+        and validated.function not in predictions.CLASSES
+        and (trained.site == validated.site or _only(lines, trained, validated))
     ]
     late = limits["late"] * len(optimization.steps)
     for trained, validated in pairs:
@@ -46,10 +47,10 @@ def find(process: Process, optimization: Optimization, limits: Limits) -> Consta
         seen = [row for row in validated.rows if predictions.can_judge(row, limits) and row["step"] >= late]
         if len(rows) < limits["looks"] or not at_end or len({row["step"] for row in seen}) < limits["validations"]:
             continue
-        bound = limits["shares"] if trained.function in predictions.SHARES else limits["varies"]
+        bound = limits["shares"] if validated.function in predictions.SHARES else limits["varies"]
         if not all(row["varies"] < bound * row["target_varies"] for row in seen):
             continue
-        if _explained(at_end, seen, trained.function) > limits["explained"]:
+        if _explained(at_end, seen) > limits["explained"]:
             continue
         before, after = predictions.levels(optimization)
         least = 1 - limits["falls"]
@@ -59,10 +60,20 @@ def find(process: Process, optimization: Optimization, limits: Limits) -> Consta
     return None
 
 
-def _only(lines: list[Line], trained: Line) -> bool:
-    """Whether the script has a single line that computes this loss in training, and one that does in validation."""
-    same = [one.training for one in lines if one.function == trained.function]
-    return sorted(same) == [False, True]
+def _only(lines: list[Line], trained: Line, validated: Line) -> bool:
+    """Whether the script has a single line that computes this loss in training, and one that does in validation; where
+    these are losses of two kinds, whether no other line compares anything of these sizes."""
+    if trained.function == validated.function:
+        same = [one.training for one in lines if one.function == trained.function]
+        return sorted(same) == [False, True]
+    sizes = _sizes(trained)
+    alike = [one.training for one in lines if _sizes(one) == sizes]
+    return _sizes(validated) == sizes and len(sizes) == 1 and sorted(alike) == [False, True]
+
+
+def _sizes(line: Line) -> set[tuple[int, ...]]:
+    """The sizes of a sample in the predictions of a line."""
+    return {tuple(loss_calls.sizes(row["input_shape"])[1:]) for row in line.rows}
 
 
 def _stays(validated: list[Row], least: float) -> bool:
@@ -75,15 +86,19 @@ def _stays(validated: list[Row], least: float) -> bool:
     return abs(after - before) <= least * abs(before)
 
 
-def _explained(trained: list[Row], validated: list[Row], function: str) -> float:
+def _explained(trained: list[Row], validated: list[Row]) -> float:
     """The share of what the targets differ that predictions explain in training, at most; 1 where it is not known.
 
     Of a squared error it is known from the deviation of the targets. Of others: a loss that is no lower than that of
-    one answer to everything, in validation, explains nothing.
+    one answer to everything, in validation, explains nothing. Predictions explain at most twice the share of the
+    targets' deviation by which they differ themselves, as long as that is small: the covariance is no larger.
     """
     known = [(per_value, row) for row in trained if (per_value := _per_value(row)) is not None]
     beside = [per_value for row in validated if (per_value := _per_value(row)) is not None]
-    explained = [1.0]
+    explained = [1.0, 2 * ratio(trained)]
+    function = trained[0]["function"]
+    if validated[0]["function"] != function:
+        beside = []
     if known and function == _SQUARED:
         explained.append(float(np.median([1 - loss / _variance(row) for loss, row in known])))
     if known and beside and float(np.median(beside)) > 0:
@@ -120,9 +135,10 @@ def drawn(found: Constant) -> str:
     """What makes predictions differ in training, where they do not in validation."""
     if not found.validated:
         return ""
+    same = found.validated[0]["function"] == found.line.function
     return (
         f"In training they differ by {percent(ratio(found.late))} of it, by what the model draws there (codes, "
-        "dropout), and the loss is no lower for that. "
+        f"dropout){', and the loss is no lower for that' * same}. "
     )
 
 
@@ -130,6 +146,11 @@ def given_up(found: Constant) -> str:
     """What the term was of the loss at first, where the model learned what the other terms ask for."""
     if found.first is None:
         return ""
+    if found.first > _MOSTLY:
+        return (
+            f" The other terms, {percent(1 - found.first)} of it in the first steps, came down to next to nothing: the "
+            "model learned what they ask for, and no more."
+        )
     last = "most" if found.validated else "nearly all"
     return (
         f" In the first steps the error of the predictions was {percent(found.first)} of it, and in the end it is "

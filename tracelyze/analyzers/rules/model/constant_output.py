@@ -86,7 +86,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
-                + alike_in_validation.given_up(found)
+                + alike_in_validation.given_up(found) * (divergence is None)
             )
             + (apart.said() if apart is not None else divergence.why if divergence is not None else "")
         ),

@@ -26,13 +26,14 @@ _WHOLE_FIX: Final = "Take the reconstruction as a sum over all elements of the b
 
 
 def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> Remedy | None:
-    """What to do about the call of a loss function with these rows, and why; None where its function of the script
-    computes no such divergence, or divides something, which may balance the two."""
+    """What to do about the call of a loss function with these rows, and why; None where its function of the script,
+    with one that it calls, computes no such divergence, or divides something, which may balance the two."""
     sizes = [str(row["input_shape"] or "").split("x") for row in rows]
     elements = {math.prod(map(int, one[1:])) for one in sizes if all(map(str.isdecimal, one))}
     if len(elements) != 1 or any(row["reduction"] != "mean" for row in rows) or min(elements) < _FEW:
         return None
     code = {at: text.split("#")[0] for at, text in recorded_text.of_function(process, loss).items()}
+    code |= _of_callee(process, loss, code)
     found = [at for at, text in code.items() if _DIVERGENCE.search(text)]
     own = own_statement.at(process, loss)
     if len(found) != 1 or own is None or any(re.search(r"(?<!/)/(?!/)", text) for text in code.values()):
@@ -45,6 +46,18 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     )
     edited = _summed(own, each)
     return Remedy(_FIX if each else _WHOLE_FIX, own.dedented(edited), loss, own.changed(edited), why)
+
+
+def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dict[int, str]:
+    """The lines of the only other function of the file that sums such a divergence, where this code calls it."""
+    apart = [one for one in process.locations("divergence") if one.file == loss.file]
+    apart = [one for one in apart if one.function != loss.function]
+    if len(apart) != 1 or not apart[0].function.isidentifier():
+        return {}
+    calls = re.compile(rf"(?<!def )\b{apart[0].function}\(")
+    if not any(calls.search(text) for text in code.values()):
+        return {}
+    return {at: text.split("#")[0] for at, text in recorded_text.of_function(process, apart[0]).items()}
 
 
 def _summed(own: own_statement.OwnStatement, each: bool) -> str:

@@ -12,6 +12,7 @@ from tracelyze.collectors.program.lines.assigned.rebinding import handed_out, re
 from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, names_of, names_stored
 from tracelyze.collectors.program.lines.loops.extents import loop_around
 from tracelyze.collectors.program.lines.named import dimensions
+from tracelyze.collectors.program.lines.named.divergences import divergences
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
@@ -91,7 +92,7 @@ _GENERATOR: Final = 0x20  # CO_GENERATOR
 def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
     """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
     known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
-    found: dict[tuple[str, int], None] = {}
+    found: dict[tuple[str, int], None] = dict.fromkeys(("divergence", line) for line in divergences(code))
     if code.co_name == "step":
         found |= dict.fromkeys(("rebound", line) for line in rebound(code))
         found |= dict.fromkeys(("by-dimensions", line) for line in dimensions.decided(code))
