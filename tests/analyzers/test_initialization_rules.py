@@ -77,6 +77,52 @@ def test_a_load_of_another_function_stays_where_it_is(make: Any) -> None:
     assert found.fix_code == "self.top.apply(init_weights)  # the new layers alone"
 
 
+CONSTRUCTORS = """\
+class Vectors(nn.Module):
+    def __init__(self, path):
+        self.table = nn.Embedding(100, 8)
+        self.table.load_state_dict(torch.load(path))
+
+class Net(nn.Module):
+    def __init__(self, path):
+        self.words = Vectors(path)
+        self.norm = {norm}
+        self.out = nn.Linear(8, 2)
+        {fills}"""
+
+
+@pytest.mark.parametrize(
+    ("norm", "fills", "example"),
+    [
+        (
+            "nn.LayerNorm(8)",
+            "self.apply(init)",
+            "(self.norm, self.out):  # all but self.words, which was loaded\n    part.a",
+        ),
+        ("Vectors(path)", "self.apply(init)", "self.out.apply(init)"),  # two parts load
+        ("nn.LayerNorm(8)", "net.apply(init)", "net.out.apply(init)"),
+    ],
+)
+def test_a_part_that_its_own_constructor_loads(make: Any, norm: str, fills: str, example: str) -> None:
+    """Both constructors have one name: what loads in the one cannot be put behind what fills in the other."""
+    lines = CONSTRUCTORS.format(norm=norm, fills=fills).splitlines()
+    places = {5: 3, 7: 4, 8: 11, 9: 8, 10: 9, 11: 10}  # sites and their lines
+    roles = {7: "load_state_dict", 8: "initialization"}
+    sites = [
+        {"site": site, "role": roles.get(site, "module"), "file": "a.py", "line": at, "function": "__init__"}
+        | {"source": lines[at - 1].strip(), "excerpt_line": max(1, at - 3)}
+        | {"excerpt": "\n".join(lines[max(1, at - 3) - 1 : at + 3])}
+        for site, at in places.items()
+    ]
+    made = {"words": 9, "words.table": 5, "norm": 10, "out": 11} | ({"norm.table": 5} if "Vectors" in norm else {})
+    modules = [{"model": 0, "module": path, "kind": "Linear", "made_at": site} for path, site in made.items()]
+    filling = {"step": 1, "optimizer": 0, "weights": 12, "repeated": 0, "most": 2, "loaded": 12, "overwritten": 12}
+    more = {"initializations": [filling | {"overwritten_site": 8}], "modules": modules}
+    code = make.check(RULE, make.process(sites=sites, more=more))[2].fix_code
+    assert example in code
+    assert "load_state_dict" not in code
+
+
 def test_what_is_usual(make: Any) -> None:
     assert make.check(RULE, filled(make))[0] == "passed", "default and one of the program's"
     assert make.check(RULE, filled(make, repeated=4, most=3))[0] == "passed", "a scale of their own for some layers"

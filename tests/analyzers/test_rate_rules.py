@@ -206,6 +206,33 @@ def test_a_loss_among_more_and_more_classes_rises_by_itself(make, classes: float
     assert make.check("loss-divergence", process)[0] == status
 
 
+@pytest.mark.parametrize(
+    ("highest", "steps", "norms", "status"),
+    [
+        (40.0, 60, (1.0, 1.5, 3.5, 4.5), "fired"),
+        (40.0, 60, (1.0, 1.1, 1.2, 1.4), "passed"),  # one hard stretch of data: the weights are kept
+        (40.0, 12, (1.0, 1.5, 3.5, 4.5), "passed"),  # a bad start of a few steps
+        (6.0, 60, (1.0, 1.5, 3.5, 4.5), "passed"),  # it rises by little
+    ],
+)
+def test_first_updates_after_which_a_loss_is_long_on_its_way_back(
+    make, highest: float, steps: int, norms: tuple[float, ...], status: str
+) -> None:
+    """The model learns all the same: what was lost is the way back to where the loss began."""
+    falls = np.geomspace(1.0, 0.2, COUNT - steps - 4)
+    losses = [2.0, 1.9, 2.2, 3.0, *np.geomspace(highest, 4.5, steps), *falls]
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "weight_norm": norm, "update_norm": 0.5, "parameter": "w"}
+        for step, norm in zip((1, 2, 11, 40), norms, strict=True)
+    ]
+    found, finding = run(make, [0.1] * COUNT, losses, tables={"parameters": looks})
+    assert found == status
+    if finding is not None and status == "fired":
+        assert (finding.severity, finding.confidence) == ("warning", "likely")
+        assert finding.title.endswith("is too high: the loss rose to 40 before it fell")
+        assert f"For {steps} steps the loss was above twice that of the first step" in finding.summary
+
+
 def test_first_updates_that_replace_the_weights_of_a_model_that_learns_half(make) -> None:
     random = np.random.default_rng(3)
     losses = [1.5, 3.5, 1.8, 2.9, *np.linspace(1.4, 0.9, COUNT - 4) * np.exp(random.normal(0, 0.05, COUNT - 4))]

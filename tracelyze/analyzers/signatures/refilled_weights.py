@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.signatures.states import other_parts
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -179,14 +180,33 @@ def loaded_last(process: Process, filled: Location | None) -> str:
     """An example that loads after it initialises: the script's own two statements, where they stand in one function;
     what is loaded may be a part of the model that is initialised."""
     places = process.locations("load_state_dict") if filled is not None else []
-    before = [one for one in places if filled and one.file_function == filled.file_function and one.line < filled.line]
+    here = recorded_text.of_function(process, filled) if filled is not None else {}  # of `__init__` there are several
+    elsewhere = {one for one in places if filled is None or one.file_function != filled.file_function}
+    elsewhere |= {one for one in places if here and one.line not in here}
+    before = [one for one in places if filled and one not in elsewhere and one.line < filled.line]
     both = [own_statement.at(process, one) for one in (filled, before[0])] if len(before) == 1 else []
     lines = [one.dedented(one.text) for one in both if one is not None and isinstance(one.parsed.statement, ast.Expr)]
-    apart = filled is not None and places and all(one.file_function != filled.file_function for one in places)
-    if apart and filled is not None:
-        return _new_layers(process, filled)
+    if filled is not None and places and len(elsewhere) == len(places):
+        parts = other_parts.of(process, filled, places[0]) if len(places) == 1 else None
+        return (parts and _but_for(process, filled, *parts)) or _new_layers(process, filled)
     first, last = lines if len(lines) > 1 else ("model.apply(init_weights)", "model.load_state_dict(state)")
     return f"{first}\n{last}  # after every initialisation"
+
+
+def _but_for(process: Process, filled: Location, loaded: str, others: list[str]) -> str:
+    """The script's own `self.apply(...)` on every part but the loaded one; empty of another statement."""
+    own = own_statement.at(process, filling_line(process, filled))
+    call = own.only_call("apply") if own is not None and own.is_whole else None
+    if (
+        own is None
+        or call is None
+        or not isinstance(call.func, ast.Attribute)
+        or ast.unparse(call.func.value) != "self"
+    ):
+        return ""
+    parts = ", ".join(f"self.{one}" for one in others) + "," * (len(others) == 1)
+    each = own.dedented(own.parsed.with_parts({call.func.value: "part"})).replace("\n", "\n    ")
+    return f"for part in ({parts}):  # all but self.{loaded}, which was loaded\n    {each}"
 
 
 def _new_layers(process: Process, filled: Location) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,10 +51,16 @@ class TooHigh:
     update: float | None = None  # share of a weight's norm that one update made up
     stuck: bool = False  # the loss does not grow on and on, but it does not fall either
     partly: float | None = None  # or it fell to this share of its start, and no further
+    astray: tuple[int, ...] = ()  # or it was above twice its start in these rows, and came down from there
     at_once: bool = True  # it grew from the first steps on
     above: bool = True  # nor ever gets below its start for good
     constant: bool = False  # and the model gives one answer to everything
     stable_below: float | None = None  # of a loss that multiplies at each step: the rate at which it would not
+
+    def suffered(self, steps: int) -> np.ndarray:
+        """The steps of the training that were lost by it."""
+        rows = np.arange(steps)
+        return np.isin(rows, self.astray) if self.astray else rows >= self.first
 
     @property
     def lower(self) -> float:
@@ -147,15 +153,18 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     thrown |= burst and reached >= limits["ever"] and _often(updates, limits["large"], limits)
     fell_early = int(levels.argmin()) * SMOOTH < len(early)
     thrown |= fell_early and reached >= limits["hardly"] and _often(updates, limits["update"], limits)
-    partly = None if thrown else _partly(loss, updates, ratios.growth(optimization, until), limits)
-    if not thrown and partly is None:
+    growth = ratios.growth(optimization, until)
+    partly = None if thrown else _partly(loss, updates, growth, limits)
+    astray = _astray(seen, updates, growth, limits) if burst and not thrown and partly is None else ()
+    if not thrown and partly is None and not astray:
         return None
     largest = float(updates.max())
     # What the first update does shows at the step after it; gradients that are never cleared count from there, too.
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, highest, above = _highest_rate(seen, int(limits["early"])), float(loss.max()), reached >= limits["regained"]
     lowest_loss = float(loss.min())
-    return TooHigh(shown, begin, rate, None, highest, lowest_loss, largest, stuck=True, partly=partly, above=above)
+    found = TooHigh(shown, begin, rate, None, highest, lowest_loss, largest, stuck=True, partly=partly, above=above)
+    return replace(found, astray=astray)
 
 
 def _partly(loss: Floats, updates: Floats, growth: float, limits: Limits) -> float | None:
@@ -166,6 +175,14 @@ def _partly(loss: Floats, updates: Floats, growth: float, limits: Limits) -> flo
     burst = start >= limits["doubled"] * max(float(loss[0]), float(loss[len(loss) // 2 :].max()))
     replaced = growth >= limits["outgrown"] and bool((updates >= limits["large"]).any())
     return ended if burst and replaced and ended >= limits["half"] else None
+
+
+def _astray(seen: Curve, updates: Floats, growth: float, limits: Limits) -> tuple[int, ...]:
+    """The rows in which the loss was above twice its start, after first updates that replaced the weights; none where
+    they are few."""
+    rows = seen.rows[seen.loss >= limits["doubled"] * float(seen.loss[0])]
+    replaced = growth >= limits["outgrown"] and bool((updates >= limits["large"]).any())
+    return tuple(rows.tolist()) if replaced and len(rows) >= limits["astray"] * len(seen.loss) else ()
 
 
 def _broken_by_a_batch(loss: Floats) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers.computed.optimization import rates, style
 from tracelyze.analyzers.computed.schedules import lower_rates, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
@@ -40,7 +38,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     remedy = lower_rates.remedy(optimization, found)
     return Finding(
         rule=RULE.id,
-        severity="warning" if found.partly else "critical",
+        severity="warning" if found.partly or found.astray else "critical",
         confidence="possible" if found.partly else "likely",
         title=title,
         summary=summary,
@@ -57,7 +55,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("highest loss", found.highest),
             Evidence("lowest loss", found.lowest),
         ],
-        cost=timing.cost_of(optimization, np.arange(len(optimization.steps)) >= found.first),
+        cost=timing.cost_of(optimization, found.suffered(len(optimization.steps))),
         diff=remedy.diff,
         setting=schedulers.setting_of_rate(optimization, found.stable or found.lower),
         location=remedy.place or schedulers.rate_location(optimization, found.stable is not None),
@@ -88,6 +86,11 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
             f"{first}, and the loss went up to {number(found.highest)}: little is left of the weights as they were "
             f"drawn. In the last quarter of the run it is at {percent(found.partly)} of its start. A lower rate may "
             "reach further; a loss that cannot get lower looks the same."
+        )
+    if found.astray:
+        return f"{title}the loss rose to {number(found.highest)} before it fell", (
+            f"{first}: little is left of them as they were drawn. For {plural(len(found.astray), 'step')} the loss was "
+            "above twice that of the first step. Such weights often train worse to the end, too."
         )
     if found.stuck:
         where, lower = "stays near its start", "hardly"
@@ -134,6 +137,7 @@ RULE = Rule(
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
         Threshold("doubled", 2, "", "times its start and its later peaks: a burst of the first 8 steps, not noise"),
         Threshold("outgrown", 3, "", "times the weights as drawn: two thirds of them then came from the updates"),
+        Threshold("astray", 0.1, "share", "of the steps: a tenth of the training that only leads back to its start"),
         Threshold("half", 0.5, "share", "of the first loss: half is gone where something is learned"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
