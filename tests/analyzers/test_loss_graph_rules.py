@@ -81,6 +81,29 @@ def test_the_function_that_gives_the_rewards(make: Any) -> None:
     assert found(loop[0], own, gives).location.line == 79, "the script's own loop may weigh by something else"
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ('texts = [f"{p.prompt} {completion}" for p, completion in zip(rows, completions)]', 44),
+        ("texts = [prompt + answer for prompt, answer in zip(prompts, completions)]", 44),
+        ("texts = [completion + end for completion in completions]", 43),
+        ("wanted = [solve(prompt) for prompt in prompts]", 43),  # reads the prompts, and does not join them
+    ],
+)
+def test_a_reward_of_the_prompt_and_its_completion_as_one_text(make: Any, body: str, line: int) -> None:
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    trains = {"file": "t.py", "line": 79, "function": "main", "source": "trainer.train()"}
+    head = "def format_reward(prompts, completions, **kwargs):"
+    gives = {"site": 9, "role": "reward", "file": "t.py", "line": 43, "function": "format_reward", "source": head}
+    text = f"{head}\n    {body}\n    return [score(text) for text in texts]\n\nsaid = prompt + completion"
+    sites = [{"site": 1, "role": "loss", **trains}, {"site": 2, "role": "step", **trains}]
+    sites += [gives | {"excerpt": text, "excerpt_line": 43}]
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    finding = make.check(ADVANTAGE, make.process(steps, sites=sites, more={"loss_graphs": rows}))[2]
+    assert finding.location.line == line
+    assert ("line 44 joins them with the completions" in finding.fix) is (line == 44)
+
+
 REWARD = {
     "site": 9,
     "role": "reward",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.policies import losses
+from tracelyze.analyzers.computed.policies import losses, prompted_rewards
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
@@ -64,7 +64,13 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     computed = script_lines.only(process, "advantage")
     equal = None if alike else equal_rewards.at(process, steps[zero])
     rewards = None if alike or computed else coarse_rewards.within(process, script_lines.rewarding(process, seen))
+    joins = prompted_rewards.joining(process, rewards)
     fix, code = _remedy(process, alike, equal, rewards)
+    if joins is not None:
+        fix = (
+            "Print the rewards of a few groups. If all are equal, see whether the prompts themselves hold what is "
+            f"rewarded: line {joins.line} joins them with the completions. Then look at the completions alone."
+        )
     return Finding(
         rule=rule,
         severity="warning",
@@ -83,7 +89,11 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             Evidence("steps whose weights are all zero", share, "share", *limits.against("share")),
             Evidence("steps looked at", len(zero), "steps", *limits.against("steps"), role="basis"),
         ],
-        location=(_line_that_writes(process) if alike else equal and equal.place) or computed or rewards or seen,
+        location=(_line_that_writes(process) if alike else equal and equal.place)
+        or computed
+        or joins
+        or rewards
+        or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",

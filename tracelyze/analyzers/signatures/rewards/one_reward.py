@@ -29,13 +29,16 @@ def told(process: Process, finding: Finding) -> Finding:
     """The finding, with the reward that all completions got; where the function that gives it looks for one pattern,
     and no other line of it can decide, also with that line."""
     value, gives = _logged(process), script_lines.only(process, "reward")
-    if value is None or gives is None or finding.location != gives:
+    place = finding.location
+    if value is None or gives is None or place is None or place.file_function != gives.file_function:
         return finding
     level, count = metrics.metric(process, "reward"), number(value)
     logs = plural(len(level), "log") if level is not None else "all logs"
     finding = replace(
         finding, summary=f"{finding.summary} The mean reward is {count} in {logs}, and no group has a spread."
     )
+    if place != gives:  # a line of the function is known already
+        return finding
     place = _search(process, gives, value)
     own = own_statement.at(process, place)
     if place is None or own is None:
