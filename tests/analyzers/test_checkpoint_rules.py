@@ -88,7 +88,7 @@ def test_adapters_are_configured_to_be_saved_with_what_is_trained_beside_them(ma
     _, _, finding = judge(make, "checkpoint-mismatch", rows, sites=sites)
     assert finding.diff.added[-1].strip() == 'modules_to_save=["classifier"],'
     assert finding.location.line == 3, "where the argument goes"
-    assert "Leave out line 8, which unfreezes them by hand." in finding.fix
+    assert "Leave out what unfreezes them by hand (line 8)." in finding.fix
     assert "They are base_model.model.classifier.weight, " in finding.summary
     named = [line.replace("r=8", 'r=8, modules_to_save=["score"]') for line in CONFIGURES]
     _, _, finding = judge(make, "checkpoint-mismatch", rows, sites=configured(named, ("adapters-text", 2)))

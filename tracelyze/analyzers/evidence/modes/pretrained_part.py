@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import share_of
 
@@ -41,6 +41,8 @@ def _finding(
 ) -> Finding:
     place = optimization.process.site(row["site"])
     code, diff = _back(optimization.process, place)
+    fits = trainer_examples.trainer_of(optimization.process)[1] == "fit"
+    by_fit = " Lightning's fit() calls none since version 2.2." if fits else ""
     where, name = np.flatnonzero(off), row["name"]
     dropping = "module of it that drops" if row["modules"] == 1 else f"{row['modules']} modules of it that drop"
     return Finding(
@@ -51,7 +53,7 @@ def _finding(
         summary=(
             f"from_pretrained returns a model in eval mode. {name} was still in it in {share_of(share, 'steps')}, "
             f"while its parameters were trained: the {dropping} values in train mode dropped none. Nothing has called "
-            "train() since then on it, or on a model that holds it. Lightning's fit() calls none since version 2.2."
+            f"train() since then on it, or on a model that holds it.{by_fit}"
         ),
         fix="Call train() of what from_pretrained returns, or of the whole model before the first step.",
         fix_code=code,

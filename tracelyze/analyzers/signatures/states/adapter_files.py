@@ -28,7 +28,9 @@ def finding(process: Process, saves: list[Row], rule: str) -> Finding | None:
     modules = _modules(names)
     configures, edit = adapters.saving(process, modules)
     by_hand = adapters.unfrozen_by_hand(process)
-    left_out = f"line {by_hand.line}, which unfreezes" if by_hand is not None else "the lines that unfreeze"
+    left_out = (
+        f"what unfreezes them by hand (line {by_hand.line})" if by_hand else "the lines that unfreeze them by hand"
+    )
     listed = ", ".join(f'"{one}"' for one in modules)
     return Finding(
         rule=rule,
@@ -43,7 +45,7 @@ def finding(process: Process, saves: list[Row], rule: str) -> Finding | None:
             "Whoever loads the adapter starts these from fresh values."
         ),
         fix="Name the modules in modules_to_save: PEFT then trains a copy of each, and saves it with the adapter. "
-        f"Leave out {left_out} them by hand.",
+        f"Leave out {left_out}.",
         fix_code=f"lora_config.modules_to_save = [{listed}]  # before get_peft_model(model, lora_config)",
         first_step=min(written),
         last_step=at,
