@@ -288,6 +288,22 @@ def test_targets_of_the_shape_of_the_input(make, first, second, status) -> None:
     assert judge(make, "augmented-validation", BOTH, more={"batches": [*first, *second]})[0] == status
 
 
+@pytest.mark.parametrize(
+    ("labels", "shape", "status"),
+    [
+        (["x", "y", "z"], "8", "passed"),
+        (["x", "y", "z"], "8x4", "passed"),  # a word for each picture
+        (["x", "x", "x"], "8", "fired"),
+        (["x", "y", "z"], "8x4x4", "fired"),  # masks that are flipped with the picture
+    ],
+)
+def test_samples_that_are_made_anew_have_other_labels(make, labels, shape, status) -> None:
+    integers = looks(labels, field="1", dtype="int64", shape=shape, prints=None)
+    assert (
+        judge(make, "augmented-validation", BOTH, more={"batches": [*looks(["x", "y", "z"]), *integers]})[0] == status
+    )
+
+
 def test_noise_and_repetition_that_are_meant(make) -> None:
     pairs = [*looks(["x", "y"]), *looks(["x", "x"], field="1")]  # a noisy input with the clean one
     assert judge(make, "augmented-validation", BOTH, more={"batches": pairs})[0] == "passed"

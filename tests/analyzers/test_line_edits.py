@@ -49,6 +49,13 @@ def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: A
         (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True)", "loss.backward()"),
         (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True, create_graph=True)", None),
         (
+            line_edits.without_retained_graph,
+            (),
+            "out['loss'].backward(create_graph=False, retain_graph=True)",
+            "out['loss'].backward(create_graph=False)",
+        ),
+        (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True, **more)", None),
+        (
             line_edits.clipped_at,
             ("7",),
             "norm = clip_grad_norm_(chain(a.parameters(), b), max_norm=c[0])",

@@ -599,6 +599,30 @@ def test_retain_graph(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "several", "detached"),
+    [
+        ("hidden", 1.0, "net.hidden = tuple(part.detach() for part in net.hidden)"),
+        ("rnn.state", 0.0, "net.rnn.state = net.rnn.state.detach()"),
+        ("", 0.0, "hidden = hidden.detach()"),
+    ],
+)
+def test_a_kept_graph_that_leads_to_that_of_the_step_before(make, name: str, several: float, detached: str) -> None:
+    """Without retain_graph=True the next backward would fail: the state is to be detached."""
+    steps = make.steps() | {"graph_retained": [True] * COUNT, "live_graphs": [1] * COUNT}
+    sites = [SITES[0] | {"role": "backward", "source": "loss.backward(retain_graph=True)"}]
+    event = {"kind": "earlier-graph", "name": name, "text": "step before", "value": several, "step": 2, "time": 1.0}
+    models = [{"model": 0, "name": "Net", "called_as": "net"}]
+    finding = make.check("retain-graph", make.process(steps, events=[event], models=models, sites=sites))[2]
+    assert "nothing uses it" not in finding.title
+    assert "otherwise the next step's backward fails" in finding.fix
+    assert finding.diff is None
+    assert finding.fix_code.split("\n")[1].startswith(detached)
+    once = make.process(steps, events=[event | {"name": "", "text": "once"}], models=models, sites=sites)
+    status, reason, _ = make.check("retain-graph", once)
+    assert (status, "made once" in reason) == ("passed", True)
+
+
+@pytest.mark.parametrize(
     ("microbatches", "source", "code"),
     [
         (1, "loss.backward(retain_graph=True)", "total.backward()"),

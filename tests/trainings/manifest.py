@@ -400,6 +400,12 @@ MEMORY: Final = (
         lines=("readings = []",),
     ),
     faulty("hook_keeps_activations", LEAK_EITHER, consequences=LEAKING),
+    faulty(
+        "state_kept_in_module",
+        f"retain-graph|{LEAK_EITHER}",
+        consequences=LEAKING,
+        lines=("loss.backward(retain_graph=True)",),
+    ),
     faulty("retained_graphs", f"retain-graph|{LEAK_EITHER}", consequences=LEAKING),
     faulty("log_probs_kept", LEAK_EITHER, consequences=LEAKING),
 )

@@ -14,6 +14,8 @@ EVENT_KINDS: Final = {
     "substitute": "a name that this torch lacks, and what stands for it",
     "cadence": "a signal is sampled less or more often from here on",
     "kept-graph": "gradients were asked for after a backward that kept its graph: it may be what that was kept for",
+    "earlier-graph": "a backward that kept its graph ran through that of the step before, or one that was made once "
+    "(text); name: the attribute of a module that leads there, value: 1 where it is one of several tensors",
     "nonfinite-gradient": "the first tensors whose gradient holds NaN or Inf",
     "nonfinite-loss": "a loss that holds NaN or Inf: which operation made it, or which weight was not finite before",
     "spoiled-weights": "operations of such a loss that can have made the gradients NaN which broke its weights before",

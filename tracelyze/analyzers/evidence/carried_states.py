@@ -18,8 +18,12 @@ _SINGLE: Final = ("GRU", "RNN", "GRUCell", "RNNCell")
 
 
 def carried(process: Process) -> str:
-    """The only name, or attribute, that calls of the model take beside an input and return. Empty where there is none,
-    or several, or a line detaches it."""
+    """The attribute of the model that was seen to hold the graph of the step before; else the only name, or attribute,
+    that calls of the model take beside an input and return. Empty where there is none, or several, or a line detaches
+    it."""
+    held = kept_by_model(process)
+    if held:
+        return held
     names, text = set(), "\n".join(one.source for one in recorded_text.lines(process))
     for place in process.locations("training-call"):
         line = parsed_line.parse(place.source)
@@ -32,6 +36,19 @@ def carried(process: Process) -> str:
     return "" if re.search(rf"(?<![\w.]){re.escape(name)}\b.*(?:\.detach|\.data\b)", text) else name
 
 
+def runs_through(process: Process) -> str:
+    """Which earlier graph backwards that kept theirs were seen to run through: "step before", or one that was made
+    "once"; empty where none was seen."""
+    return next((str(row["text"]) for row in process.events_of("earlier-graph")), "")
+
+
+def kept_by_model(process: Process) -> str:
+    """The attribute of the only called model through which they do, by the name that the script calls that model by."""
+    names = [str(row["called_as"] or "") for row in process.models.records()]
+    found = next((row for row in process.events_of("earlier-graph") if row["name"]), None)
+    return f"{names[0]}.{found['name']}" if found and len(names) == 1 and names[0] else ""
+
+
 def _parts(target: ast.expr) -> list[ast.expr]:
     return [part for one in target.elts for part in _parts(one)] if isinstance(target, ast.Tuple) else [target]
 
@@ -39,7 +56,12 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 def detached(process: Process, state: str) -> str:
     """The line that takes its graph off a state: of an LSTM it is a tuple, which has no `detach`."""
     kinds = {str(row["kind"]) for row in process.tables["modules"].records()} & {*_PAIRS, *_SINGLE}
+    held = [row["value"] for row in process.events_of("earlier-graph") if row["name"]] * (
+        state == kept_by_model(process)
+    )
     pair, single = f"{state} = tuple(part.detach() for part in {state})", f"{state} = {state}.detach()"
+    if held:
+        return pair if held[0] == 1 else single
     if kinds and kinds <= set(_PAIRS):
         return pair
     return single if kinds and kinds <= set(_SINGLE) else f"{single}  # of an LSTM: {pair.partition(' = ')[2]}"

@@ -102,11 +102,11 @@ def without_retained_graph(process: Process, place: Location | None) -> Diff | N
 
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls("backward", "manual_backward"))
-        if not call or [one.arg for one in call.keywords] != ["retain_graph"]:
+        named = {one.arg: line.text_of(one.value) for one in call.keywords} if call else {}
+        keeps, again = named.pop("retain_graph", ""), named.get("create_graph", "False")
+        if not call or keeps != "True" or again != "False" or None in named:
             return None
-        if not isinstance(call.keywords[0].value, ast.Constant):
-            return None
-        kept = ", ".join(line.text_of(argument) for argument in call.args)
+        kept = ", ".join([*map(line.text_of, call.args), *(f"{name}={value}" for name, value in named.items())])
         return line.with_parts({call: f"{line.text_of(call.func)}({kept})"})
 
     return _edit(process, place, changed)

@@ -25,15 +25,17 @@ class Field:
     changed: list[bool] = field(default_factory=list)
 
 
-def of(process: Process, own: set[int]) -> dict[str, Field]:
-    """Real fields by name, and of batches of an order that stays whether each is what it was in the pass before."""
+def of(process: Process, own: set[int], integers: bool = False) -> dict[str, Field]:
+    """Real fields by name, or those of integers, and of batches of an order that stays whether each is what it was in
+    the pass before."""
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     found: dict[str, Field] = {}
     seen: dict[tuple[Any, ...], str] = {}
     for row in process.tables["batches"].records():
         number = -1 if row["loader"] is None else int(row["loader"])
-        real = str(row["dtype"] or "").startswith(("float", "bfloat", "uint8"))
-        if number not in own or not real or not row["print"] or not row["prints"]:
+        wanted = ("int",) if integers else ("float", "bfloat", "uint8")
+        known = row["print"] and (integers or row["prints"])
+        if number not in own or not str(row["dtype"] or "").startswith(wanted) or not known:
             continue
         one = found.setdefault(str(row["field"]), Field())
         one.rows.append(row)
@@ -59,6 +61,14 @@ def are_of_the_task(fields: Mapping[str, Field], limits: Limits) -> bool:
         if not both or _alike(one, other, limits):
             return True
     return False
+
+
+def are_other_samples(process: Process, own: set[int], fields: Mapping[str, Field], limits: Limits) -> bool:
+    """Whether the labels of most batches change with their inputs: whole numbers, one or a row of them for a sample,
+    which no transform of an input touches. Each pass then makes samples of its own."""
+    labels = of(process, own, integers=True).values() if any(any(one.changed) for one in fields.values()) else ()
+    flat = [one for one in labels if all(str(row["shape"]).count("x") <= 1 for row in one.rows)]
+    return any(len(one.changed) >= limits["batches"] and np.mean(one.changed) >= limits["share"] for one in flat)
 
 
 def _alike(one: Field, other: Field, limits: Limits) -> bool:

@@ -33,6 +33,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     by_field = changed_fields.of(process, own)
     if changed_fields.are_of_the_task(by_field, limits):
         return Passed("inputs come with targets of their shape: noise that is drawn for them is part of the task")
+    if changed_fields.are_other_samples(process, own, by_field, limits):
+        return Passed("the labels at the same places of two passes differ, too: each pass makes samples of its own")
     if _repeated(process, own):
         return Passed("each validation goes over its data several times: augmentation at test time")
     augmented = {name for part in parts if part.loader in feeding for name in part.start}
@@ -113,5 +115,6 @@ RULE = Rule(
         ),
         Threshold("batches", 2, "batches", "derived: one that differs may be a short last one"),
     ),
-    not_when="Test-time augmentation, noisy inputs of clean targets, views of a picture, integers (masked at random).",
+    not_when="Test-time augmentation, noisy inputs of clean targets, views of a picture, integers (masked at random), "
+    "samples that are made anew, labels and all.",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import leaks
-from tracelyze.analyzers.evidence import line_edits, pictures, timing
+from tracelyze.analyzers.evidence import carried_states, line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import one_backward
 from tracelyze.analyzers.evidence.editing.storing import retained_graphs
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
@@ -36,23 +36,35 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
     first = int(np.argmax(kept))
+    through = carried_states.runs_through(optimization.process)
+    if through == "once" and not grows:
+        return Passed("each backward runs through a graph that was made once, and that has to stay")
+    if through and not grows:
+        return _piles_up(optimization, share, first, None, limits)
     if not grows:
         return _for_nothing(optimization, share, timing.step_at(optimization, first), limits)
     return _piles_up(optimization, share, first, int(graphs.max()), limits)
 
 
-def _piles_up(optimization: Optimization, share: float, first: int, most: int, limits: Limits) -> Finding:
-    """Each step's graph stays, with those of all steps before: up to `most` of them at once."""
-    remedy, begin = retained_graphs.remedy(optimization), timing.step_at(optimization, first)
+def _piles_up(optimization: Optimization, share: float, first: int, most: int | None, limits: Limits) -> Finding:
+    """Each step's graph stays, with those of steps before: up to `most` of them at once; None where one graph leads to
+    the next, as a state goes on from step to step with its own."""
+    remedy = retained_graphs.of_a_state(optimization) if most is None else retained_graphs.remedy(optimization)
+    begin = timing.step_at(optimization, first)
+    if most is None:
+        title = "Each backward runs through earlier steps, whose graphs retain_graph=True keeps"
+        harm = f". {remedy.why} Until the state is made anew, steps take longer and longer, and memory grows."
+        seen = Evidence("a backward ran through the graph of", "the step before", "", "its own step alone")
+    else:
+        title = f"retain_graph=True keeps every step's graph: up to {most:,} graphs are alive at once"
+        harm = f", so its activations stay in memory. Up to {most:,} graphs are alive at once: {remedy.why}"
+        seen = Evidence("most graphs alive at once", most, "graphs", *limits.against("graphs"))
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"retain_graph=True keeps every step's graph: up to {most:,} graphs are alive at once",
-        summary=(
-            f"In {share_of(share, 'steps')} the last backward ran with retain_graph=True, so its activations stay in "
-            f"memory. Up to {most:,} graphs are alive at once: {remedy.why}"
-        ),
+        title=title,
+        summary=f"In {share_of(share, 'steps')} the last backward ran with retain_graph=True{harm}",
         fix=remedy.fix,
         fix_code=remedy.code,
         first_step=begin,
@@ -60,7 +72,7 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
-            Evidence("most graphs alive at once", most, "graphs", *limits.against("graphs")),
+            seen,
         ],
         location=remedy.place or optimization.backward_location,
         seen_at=optimization.backward_location,
@@ -110,7 +122,7 @@ RULE = Rule(
     about="retain_graph=True keeps all activations of a step. It is needed between two backwards of one graph, never "
     "after the last.",
     check=check,
-    verify="Record the run again: the number of live graphs stays at one or two.",
+    verify="Record the run again: the number of live graphs stays at one or two, and steps do not become slower.",
     excluded=(
         "Several losses on one graph: the last backward of the step keeps it too.",
         "A graph that is gone by the next step: graphs pile up here.",

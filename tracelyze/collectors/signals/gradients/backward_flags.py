@@ -1,4 +1,4 @@
-"""How backward is called: keeping the graph, in anomaly mode, under a profiler."""
+"""How backward is called: keeping the graph, and whether it runs through an earlier one; in anomaly mode; profiled."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import PROFILING
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients.earlier_graphs import EarlierGraphs
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -17,15 +18,18 @@ class BackwardFlags(Signal):
     about = "Whether a step's last backward kept its graph, and whether anomaly mode or a profiler was on."
     copied_columns = ("graph_retained", "anomaly_mode", "profiled")
     guard_columns = ("anomaly_mode", "profiled")
-    cost = "1 us a step"
+    cost = "1 us a step; a walk through the graph of the first six steps whose backward keeps it"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._profiler_enabled = self.torch.autograd._profiler_enabled
         self._anomaly_enabled = self.torch.is_anomaly_enabled
         self._seen: tuple[bool, bool, bool] | None = None
+        self._earlier = EarlierGraphs(context)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
+        if self.progress.retains_graph and not self._earlier.done:
+            self._earlier.look(roots)
         self._seen = self.progress.retains_graph, *self.guard_values()
 
     def guard_values(self) -> tuple[bool, bool]:

@@ -28,7 +28,7 @@ def remedy(optimization: Optimization) -> Remedy:
     stored = kept_tensors.lines(optimization)
     state = "" if stored else carried_states.carried(optimization.process)
     if state:
-        return _of_a_state(optimization, state)
+        return of_a_state(optimization, state)
     backward, shared = optimization.backward_location, one_backward.may_be_shared(optimization)
     edit = None if shared else line_edits.without_retained_graph(optimization.process, backward)
     why = f"{kept_tensors.culprits(stored)} beyond its step." if stored else _UNKNOWN
@@ -76,16 +76,21 @@ def _of_a_line(optimization: Optimization, kept: Kept) -> str:
     return f"Drop retain_graph=True from the last backward of the step, and detach what {place} keeps{instead}."
 
 
-def _of_a_state(optimization: Optimization, state: str) -> Remedy:
-    """The script's own backward, and behind it the state without its graph."""
-    edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
+def of_a_state(optimization: Optimization, state: str = "") -> Remedy:
+    """The script's own backward, and behind it the state without its graph; in general where no state is known."""
+    process = optimization.process
+    state = state or carried_states.carried(process)
+    edit = line_edits.without_retained_graph(process, optimization.backward_location)
     backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
+    goes_on = f"`{state}` carries" if state else "Something that goes on from step to step, as a hidden state, carries"
     why = (
-        f"`{state}` carries its graph from step to step, so each backward runs through all earlier steps: "
-        "retain_graph=True only silences the error that reports it."
+        f"{goes_on} its graph along, so each backward runs through earlier steps, too: retain_graph=True only silences "
+        "the error that reports it."
     )
+    what = f"`{state}`" if state else "what goes on to the next step"
     fix = (
-        f"Drop retain_graph=True from the backward, and detach `{state}` after it: otherwise the next step's backward "
+        f"Drop retain_graph=True from the backward, and detach {what} after it: otherwise the next step's backward "
         "fails."
     )
-    return Remedy(fix, f"{backward}\n{carried_states.detached(optimization.process, state)}", why=why)
+    detached = carried_states.detached(process, state or "hidden")
+    return Remedy(fix, f"{backward}\n{detached}", why=why)
