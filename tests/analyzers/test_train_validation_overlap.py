@@ -394,3 +394,39 @@ def test_a_split_with_a_seed_or_for_one_call_is_not_drawn_anew(make, old: str, n
     finding = of_split(make, SPLITTING.replace(old, new))
     assert finding.diff is None
     assert finding.fix.startswith("Split once, by sample")
+
+
+SETUP = """\
+    def setup(self, stage=None):
+        self.train_set, self.val_set = random_split(self.full, [80, 20])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "edited"),
+    [
+        (SETUP, "trainer.test(net, datamodule=data)", True),
+        (SETUP, "trainer.fit(net, datamodule=data)", False),  # within fit() it is called once
+        (
+            SETUP.replace("        self", "        if stage == 'fit':\n            self"),
+            "trainer.test(net, data)",
+            False,
+        ),
+        (SETUP.replace("20])", "20], generator=self.generator)"), "trainer.test(net, datamodule=data)", False),
+    ],
+)
+def test_a_data_module_that_splits_for_each_stage_is_given_a_seed(make, text: str, reads: str, edited: bool) -> None:
+    rows = passes(list(range(3200)), list(range(3000, 3800)))
+    where = {"file": "t.py", "excerpt": text, "excerpt_line": 1}
+    number, line = next((at, one) for at, one in enumerate(text.split("\n"), 1) if "random_split(" in one)
+    sites = [where | {"site": 5, "role": "split", "line": number, "function": "setup", "source": line.strip()}]
+    runs = {"role": "loader", "file": "t.py", "function": "main"}
+    sites += [runs | {"site": 6, "line": 30, "source": "trainer.fit(net, datamodule=data)"}]
+    sites += [
+        runs | {"site": 7, "line": 31, "source": reads if "test" in reads else "trainer.test(net, datamodule=data)"}
+    ]
+    loaders = [TRAIN | {"site": 6}, HELD | {"site": 7 if "test" in reads else 6}]
+    process = make.process(loaders=loaders, more={"batches": rows}, evals=make.evals(), sites=sites)
+    finding = make.check(RULE, process)[2]
+    assert (finding.diff is not None) is edited
+    assert ("as fit() and test() do" in finding.fix) is edited

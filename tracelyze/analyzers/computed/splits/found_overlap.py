@@ -21,7 +21,7 @@ def finding(
     """The finding of a validation set, read by `loader` (its row, empty without one), and its first pass."""
     part = "All" if percent(found.share) == percent(1.0) else f"About {percent(found.share)} of the"
     split = script_lines.split(process)
-    anew = redrawn.at(process, split)
+    anew = redrawn.at(process, split, process.site(loader.get("site")) if loader else None)
     return Finding(
         rule=rule,
         severity="critical",

@@ -1,5 +1,6 @@
 """A function of the script that splits anew, without a seed, at each call: one call takes the training part of its
-split, another one the validation part of another split."""
+split, another one the validation part of another split. So does `setup()` of Lightning's data modules, which `fit()`
+calls, and `validate()` or `test()` again."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ _SEEDS: Final = ("seed", "random_state", "generator", "shuffle")  # the last one
 _OF_METHOD, _OF_FUNCTION = ("seed", "0"), ("random_state", "0")  # of datasets, and of scikit-learn
 _OF_TORCH: Final = ("generator", "torch.Generator().manual_seed(0)")
 _PART: Final = re.compile(r"(?:train|val|test|dev|eval|held)\w*", re.IGNORECASE)
+_STAGE: Final = re.compile(r"\.(?P<stage>fit|validate|test)\(")
 _SHOWN: Final = 4
 
 
@@ -29,8 +31,9 @@ class Redrawn(NamedTuple):
     edit: Diff
 
 
-def at(process: Process, split: Location | None) -> Redrawn | None:
-    """Where the line that splits says no seed, and its function is called for more than one part of the data."""
+def at(process: Process, split: Location | None, read: Location | None) -> Redrawn | None:
+    """Where the line that splits says no seed, and its function is called for more than one part of the data, or by
+    Lightning for more than one stage. `read`: the line in which samples of the training were evaluated."""
     own = own_statement.at(process, split)
     call = own.only_call("random_split", "train_test_split") if own is not None else None
     if split is None or own is None or call is None or split.function in ("", script_lines.MODULE):
@@ -42,17 +45,38 @@ def at(process: Process, split: Location | None) -> Redrawn | None:
     name = parsed_line.name_of(call.func)
     by_method = isinstance(call.func, ast.Attribute) and name == "train_test_split"
     argument, seed = _OF_TORCH if name == "random_split" else _OF_METHOD if by_method else _OF_FUNCTION
-    called = _for_parts(process, split)
-    edit = own.changed(own.with_argument((name,), argument, seed)) if len(called) > 1 else None
+    edit = own.changed(own.with_argument((name,), argument, seed))
+    function, called, stages = split.function.rpartition(".")[2], _for_parts(process, split), _stages(process, split)
     if edit is None:
         return None
-    lines = sorted(set(called))
-    where = f"line{'s' * (len(lines) > 1)} {listed([str(one) for one in lines], most=_SHOWN)}"
-    fix = (
-        f"Line {split.line} draws another split at each call of {split.function.rpartition('.')[2]} ({where}): give it "
-        "a seed, or split once and take both parts of that."
-    )
-    return Redrawn(fix, edit)
+    if len(called) > 1:
+        lines = sorted(set(called))
+        where = f"line{'s' * (len(lines) > 1)} {listed([str(one) for one in lines], most=_SHOWN)}"
+        return Redrawn(
+            f"Line {split.line} draws another split at each call of {function} ({where}): give it a seed, or split "
+            "once and take both parts of that.",
+            edit,
+        )
+    stage = _STAGE.search(read.source) if read is not None else None
+    if len(stages) > 1 and stage is not None and stage["stage"] != "fit":
+        by = listed([f"{one}()" for one in stages], most=_SHOWN)
+        return Redrawn(
+            f"Line {split.line} draws another split each time that setup() is called, as {by} do: give it a seed, or "
+            "split in __init__.",
+            edit,
+        )
+    return None
+
+
+def _stages(process: Process, split: Location) -> list[str]:
+    """The methods of a trainer that call the setup() of a data module, in which the data are split for every stage."""
+    if split.function.rpartition(".")[2] != "setup":
+        return []
+    text = recorded_text.of_function(process, split)
+    if any(re.search(r"\bstage\b|\bhasattr\b|\bis None\b", line) for at, line in text.items() if "def " not in line):
+        return []
+    called = [found["stage"] for one in process.locations("loader") if (found := _STAGE.search(one.source))]
+    return list(dict.fromkeys(called)) if "fit" in called else []
 
 
 def _for_parts(process: Process, split: Location) -> list[int]:
