@@ -172,3 +172,19 @@ def test_the_statement_that_makes_a_loader_is_the_scripts_own_wherever_the_findi
     process = make.process(sites=sites)
     noted = unknown_names.noted(code, process, process.locations("sample")[0])
     assert (noted == code) is own
+
+
+def test_names_at_the_line_that_a_comment_points_to(make) -> None:
+    """`# below line 9` says where the example goes, which need not be the place of the finding."""
+    rows = [
+        {"site": 1, "role": "yields", "file": "a.py", "line": 3, "function": "batches", "source": "yield x[index]"},
+        {"site": 2, "role": "backward", "file": "a.py", "line": 9, "function": "epoch", "source": "total.backward()"},
+    ]
+    rows = [one | {"excerpt_line": one["line"], "excerpt": f"    {one['source']}"} for one in rows]
+    process = make.process(make.steps(), sites=rows)
+    place = process.location("yields")
+    code = "# below line {}, with the ids:\nlog(loss=total, batch=sample_ids)"
+    there = unknown_names.noted(code.format(9), process, place)
+    assert there.startswith(f"{unknown_names.NOTE}log, sample_ids\n")
+    elsewhere = unknown_names.noted(code.format(90), process, place)
+    assert elsewhere.startswith(f"{unknown_names.NOTE}log, total, sample_ids\n")

@@ -34,6 +34,7 @@ _DEFAULT: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?::[^,=]*)?=(?!=)")  
 _ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
 _CALLED: Final = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
 _COMPREHENDED: Final = re.compile(r"\bfor\s+\(?([\w\s,]+?)\)?\s+in\b")
+_PLACED: Final = re.compile(r"#[^\n]*?\b(?:below|above|behind|in place of) line (\d+)\b")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
@@ -49,11 +50,20 @@ def noted(code: str, process: Process, location: Location | None, seen_at: Locat
     for place in (seen_at, made[0] if len(made) == 1 else None, *loaders[:1]):
         if place is not None and make_one_call(code, place.source):
             known |= _known(process, place)
+    for place in _of_comments(code, process, location):
+        known |= _known(process, place)
     unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
     if not unknown:
         return code
     shown = ", ".join(unknown[:_MOST]) + (", ..." if len(unknown) > _MOST else "")
     return f"{NOTE}{shown}\n{code}"
+
+
+def _of_comments(code: str, process: Process, location: Location) -> list[Location]:
+    """The recorded lines that comments of the example name as the place of what follows: `# below line 96:`."""
+    numbers = {int(number) for number in _PLACED.findall(code)}
+    places = (process.site(row["site"]) for row in process.sites.shared_records() if row["line"] in numbers)
+    return [one for one in places if one is not None and one.file == location.file]
 
 
 def make_one_call(code: str, statement: str) -> bool:

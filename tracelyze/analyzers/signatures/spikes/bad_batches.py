@@ -32,6 +32,7 @@ CHECK = (
     "Check the samples of these steps: their labels, their range, the file they come from. Log the sample ids of each "
     "batch to know which they are."
 )
+CLIP = " Until then clip the gradient norm, which bounds what one batch does to the weights."
 _LOSS = re.compile(r"^(?:[\w.]+\()?(?P<name>[A-Za-z_]\w*)\)?\.backward\(\s*\)")
 _FIRST = 0.1  # share of the run in which a training settles
 
@@ -159,7 +160,7 @@ def finding(
             f"No update does that; these batches hold different data: {values or UNKNOWN} Each one pushes the weights "
             "the wrong way."
         ),
-        fix=(CODES if values else "") + CHECK,
+        fix=(CODES if values else "") + CHECK + CLIP * (not optimization.steps.known("clip_max_norm").any()),
         fix_code=_logged(optimization),
         first_step=steps[0],
         last_step=steps[-1],
