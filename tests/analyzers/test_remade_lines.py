@@ -16,6 +16,7 @@ from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs,
 from tracelyze.analyzers.evidence.editing.remade.precision import products
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Location
+from tracelyze.testing import SITES
 
 
 @pytest.mark.parametrize(
@@ -344,3 +345,23 @@ def test_an_objective_that_is_minimised_has_a_minus(make: Any, gain: str, loss: 
     mended = signs.with_minus(process, place)
     assert mended.startswith(example)
     assert bool(mended) == bool(example)
+
+
+def test_a_new_head_that_is_frozen_beside_adapters(make: Any) -> None:
+    event = {"time": 1.0, "step": 1, "kind": "random-and-frozen", "name": "x"}
+    reach = {"reach": [{"step": 20, "optimizer": 0, "steps": 20, "held": 4, "held_elements": 90, "missed": 0}]}
+    config = ["lora = LoraConfig(", "    r=4,", '    target_modules=["query"],', ")"]
+    site = {"site": 50, "role": "adapters-text", "file": "a.py", "function": "build", "line": 9, "source": config[0],
+            "excerpt": "\n".join(config), "excerpt_line": 9}  # fmt: skip
+    wrapped = event | {"text": "base_model.model.classifier.weight"}
+    finding = make.check("frozen-parameters", make.process(events=[wrapped], sites=[*SITES, site], more=reach))[2]
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert finding.title == "classifier.weight is frozen at its random values: nothing trains it"
+    assert 'modules_to_save=["classifier"]' in "\n".join(finding.diff.added)
+    freezes = {"site": 51, "role": "freeze", "file": "a.py", "function": "build", "line": 12,
+               "source": "p.requires_grad_(False)"}  # fmt: skip
+    two = event | {"text": "head.0.weight head.2.weight"}
+    finding = make.check("frozen-parameters", make.process(events=[two], sites=[*SITES, freezes], more=reach))[2]
+    assert "head.0.weight and head.2.weight, filled with random numbers, are frozen" in finding.summary
+    assert (finding.location.line, finding.diff) == (12, None)
+    assert 'get_submodule("head.0").requires_grad_(True)' in finding.fix_code

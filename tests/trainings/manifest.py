@@ -322,6 +322,15 @@ NO_GRADIENT: Final = (
     ),
     pair("frozen_backbone", "misspelt", "frozen-parameters", lines=("parameter.require_grad = False",), fast=True),
     pair(
+        "plankton_adapter",
+        "head-frozen",
+        "frozen-parameters",
+        consequences=("loss-plateau",),
+        lines=("parameter.requires_grad_(trains)",),
+    ),
+    pair("plankton_adapter", "head-loaded"),
+    pair("plankton_adapter", "features"),
+    pair(
         "counted_parameters",
         "used-up",
         "frozen-parameters",

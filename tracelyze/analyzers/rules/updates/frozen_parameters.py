@@ -8,6 +8,7 @@ from tracelyze.analyzers.computed.gradients import zero_fronts
 from tracelyze.analyzers.computed.gradients.trainable import (
     frozen_in_vain,
     mostly_frozen,
+    random_layers,
     replaced_part,
     tensor_names,
     unheld,
@@ -33,6 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     in_vain = next(iter(process.events_of("frozen-in-vain")), None)
     if in_vain is not None:
         return [frozen_in_vain.finding(in_vain, RULE.id)]
+    if (event := next(iter(process.events_of("random-and-frozen")), None)) is not None:
+        return [random_layers.finding(process, event, RULE.id)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:

@@ -14,7 +14,9 @@ from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.saved_files import unwrapped
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients import random_layers
 from tracelyze.collectors.signals.model.loaded_values import LoadedValues
 from tracelyze.collectors.signals.model.undone_loads import UndoneLoads
 from tracelyze.collectors.signals.signal import Signal, columns_of
@@ -24,6 +26,7 @@ MAX_WEIGHTS = 20_000  # that are remembered
 MAX_FILLS = 100_000  # that are looked at: a loop may fill a tensor at every step
 MAX_LOADS = 20  # whose values are compared
 INITIALISES = re.compile(r"(?!__)\w*(?:init|reset|fill)(?!\w*train)", re.IGNORECASE)  # names of what fills weights
+LOOKS = 4  # at backwards, of which the first may be another model's
 OFTEN = 3  # A module fills its weights as it is made, and a program may do so once more.
 
 
@@ -40,6 +43,7 @@ class _Weight:
         self.site: int | None = None
         self.filler: CodeType | None = None  # the script's function that had it filled once more, the last time
         self.filled_at = self.loaded_at = 0  # counted in fills
+        self.values: Any = None  # the first few
 
 
 class Initializations(Signal):
@@ -48,10 +52,13 @@ class Initializations(Signal):
         "initializations",
         "step optimizer weights repeated most parameter site loaded overwritten overwritten_site beside",
     )
-    about = "How often weights were filled with random numbers before their first step; what was loaded before that."
+    about = (
+        "How often weights were filled with random numbers before their first step; what was loaded before that; "
+        "layers that are frozen as they were filled (events)."
+    )
     cost = "5 us per weight that is filled, before it is trained; 20 us per weight that is loaded, a few times"
-    inactive = ("forward", "after_step")
-    pausable = ("forward", "after_step")
+    inactive = ("forward", "before_backward", "after_step")
+    pausable = ("forward", "before_backward", "after_step")
     needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
@@ -62,6 +69,8 @@ class Initializations(Signal):
         self._loads = 0
         self._values = LoadedValues(context, self._refilled, self._filled_along)
         self._undone = UndoneLoads(context)
+        self._frozen: list[random_layers.Layer] = []  # until the next backwards show whether these are used
+        self._looks = 0
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
@@ -80,6 +89,7 @@ class Initializations(Signal):
         known.again_by_script |= known.fills > 1 and self._filled_by_script()
         known.filler = self._filler() if known.fills > 1 or known.loaded else None
         known.filled_at = MAX_FILLS - self._fills_left
+        known.values = random_layers.first_values(self.torch, tensor)
         if known.fills >= OFTEN or known.loaded:
             frame = self._caller()
             known.site = self.program.sites.of(_asking(frame) if known.loaded else frame, "initialization")
@@ -168,10 +178,20 @@ class Initializations(Signal):
         self._values.compare(call.model.module())
         self._undone.called(call)
 
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
+        if not self._frozen or not roots or roots[0].grad_fn is None:
+            return
+        names = random_layers.within(roots[0].grad_fn, self._frozen)
+        self._looks += 1
+        if names or self._looks >= LOOKS:
+            self._frozen = []
+        if names:
+            self.context.record_event("random-and-frozen", unwrapped(names[0]), " ".join(map(unwrapped, names)))
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._values.release()
         self._undone.step_ended()
-        if not self._values.waits and not self._undone.waits:
+        if not self._values.waits and not self._undone.waits and not self._frozen:
             self.pause()
 
     def finished(self) -> None:
@@ -181,6 +201,11 @@ class Initializations(Signal):
     def first_step(self, tracked: Tracked) -> None:
         self._values.compare(None)
         filled = self._by_identity()
+        models = [model for _, model in self.program.calls.modules()]
+        self._frozen, self._looks = random_layers.frozen(self.torch, models, tracked.parameters(), filled), 0
+        if self._frozen:
+            self.activate()
+            self.resume()
         weights = [(one, filled[id(one)]) for one in tracked.parameters() if id(one) in filled]
         for one in tracked.parameters():  # Units that are initialised again during training are another matter.
             self._stepped.add(one)
