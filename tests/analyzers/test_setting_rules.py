@@ -742,6 +742,7 @@ def test_what_keeps_the_graphs_that_a_backward_retains(make, lines: list[str], s
         ("self.centres = self.centres * (1 - rate) + mean * rate", "self.centres"),
         ("self.h = torch.tanh(self.into(x) + self.over(self.h))", "self.h"),
         ("self.h = torch.tanh(self.into(x))", ""),
+        ("self.seen = self.seen + [self.into(x)]", ""),  # a list, which has no graph of its own
     ],
 )
 def test_a_line_that_makes_a_value_of_that_of_the_step_before(make, line: str, carried: str) -> None:

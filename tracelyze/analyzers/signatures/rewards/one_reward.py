@@ -35,7 +35,7 @@ def told(process: Process, finding: Finding) -> Finding:
     level, count = metrics.metric(process, "reward"), number(value)
     logs = plural(len(level), "log") if level is not None else "all logs"
     finding = replace(
-        finding, summary=f"{finding.summary} The mean reward is {count} in {logs}, and no group has a spread."
+        finding, summary=f"{finding.summary} The mean reward is {count} in {logs}, and rewards differ within no group."
     )
     if place != gives:  # a line of the function is known already
         return finding

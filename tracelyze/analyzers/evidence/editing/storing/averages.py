@@ -56,9 +56,12 @@ def without_past(own: OwnStatement, name: str) -> str:
 
 
 def of_itself(own: OwnStatement) -> str:
-    """The only name or attribute that a statement assigns, where it takes its value before; else empty."""
+    """The only name or attribute that a statement assigns, where it takes its value before; else empty, as of a list
+    that is made longer."""
     made = own.parsed.statement
     if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], _PLACES):
+        return ""
+    if any(isinstance(one, ast.List | ast.Tuple | ast.Dict) for one in _parts(made.value)):
         return ""
     name = ast.unparse(made.targets[0])
     reads = any(isinstance(one, _PLACES) and ast.unparse(one) == name for one in ast.walk(made.value))
