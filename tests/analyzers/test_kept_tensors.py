@@ -54,6 +54,12 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
         ("cache[step] = out", "cache[step] = out.detach()"),
         ("outputs.append((out, y))", "outputs.append((out.detach(), y))"),
         ("outputs.append((out * 2, y))", None),
+        (
+            'outputs.append({"at": epoch, "out": out, "loss": loss, "y": y})',
+            'outputs.append({"at": epoch, "out": out.detach(), "loss": loss.detach(), "y": y})',
+        ),
+        ("outputs.append(dict(out=out, first=x[0]))", "outputs.append(dict(out=out.detach(), first=x[0]))"),
+        ('outputs.append({"out": out * 2, "loss": loss})', None),
         ("running += loss * len(x)", None),
     ],
 )
@@ -73,6 +79,8 @@ def test_outputs_are_kept_without_a_graph_as_well(make: Any) -> None:
 
     assert said("kept.append((loss, out))").startswith(" An output takes its own memory")
     assert said("kept.append(loss)") == ""
+    assert "empty the list" in said('kept.append({"loss": loss, "out": out})')
+    assert said('kept.append({"loss": loss, "epoch": epoch})') == ""
     assert said("running += loss") == ""
 
 
@@ -252,7 +260,7 @@ FREE = '{{key: value.detach() if hasattr(value, "detach") else value for key, va
 @pytest.mark.parametrize(
     ("line", "kept", "others"),
     [
-        ('self.outs.append({"loss": loss, "n": len(batch)})', FREE.format('{"loss": loss, "n": len(batch)}'), True),
+        ('self.outs.append({"loss": loss, "n": len(batch)})', FREE.format('{"loss": loss, "n": len(batch)}'), False),
         ("self.outs.append(dict(loss=loss, y=batch[1]))", FREE.format("dict(loss=loss, y=batch[1])"), True),
         (
             "self.outs.append([loss])",

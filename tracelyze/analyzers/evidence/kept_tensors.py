@@ -89,9 +89,9 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
     if stored is None or not stored["list"] or _holds_several(optimization, line, stored["value"]):
         return None
     around = recorded_text.around(optimization.process, line)
-    return _diff(line, text, stored) or _diff_of_several(
-        line, text, stored, _graphs(optimization, backward), _counted(around)
-    )
+    holding, counted = _graphs(optimization, backward), _counted(around)
+    several = _diff_of_several(line, text, stored, holding, counted)
+    return _diff(line, text, stored) or several or displays.edit(optimization.process, line, holding, counted)
 
 
 def _holds_several(optimization: Optimization, line: Location, name: str) -> bool:
@@ -140,6 +140,7 @@ def _told(optimization: Optimization) -> list[Kept]:
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
         averaged = None if retains(optimization) else averages.detached(optimization, location)
         plain = _diff(location, line, stored) or _diff_of_several(location, line, stored, holding, _counted(text))
+        plain = plain or displays.edit(optimization.process, location, holding, _counted(text))
         found.append(Kept(location, plain or averaged, emptied))
     return found
 
@@ -316,12 +317,10 @@ def _diff_of_several(
 def outputs(optimization: Optimization, stored: list[Kept]) -> str:
     """A sentence about whole outputs beside the loss, or in its place, in what an edit or an example stores: without a
     graph they are kept all the same. Empty where numbers alone are stored."""
-    if stored and stored[0].diff is None:
-        return displays.told(optimization.process, stored[0].location)
     loss = optimization.backward_location
     match = edits.BACKWARD.match(loss.source) if loss is not None else None
     given = [found["value"] for one in stored if one.diff and (found := STORED.fullmatch(one.location.source))]
     names = [name for value in given if SEVERAL.fullmatch(value) for name in NAME.findall(value)]
     if match is None or set(names) <= {match["loss"]}:
-        return ""
+        return displays.told(optimization.process, stored[0].location) if stored and not names else ""
     return " An output takes its own memory without a graph, too: keep numbers of it, or only the last few."

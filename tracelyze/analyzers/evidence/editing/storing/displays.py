@@ -6,6 +6,7 @@ What it holds may be numbers and sizes as well, which cannot be detached.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
@@ -13,10 +14,11 @@ from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 _SEVERAL: Final = (ast.Dict, ast.Tuple, ast.List, ast.Set, ast.ListComp, ast.DictComp, ast.GeneratorExp)
 _ELSE: Final = "# where no loss is computed through what it holds\n"
+_NUMBERS: Final = re.compile(r"loss|epoch|step|iter|index|idx|\blen\(|\blr\b|\bfloat\(|\bint\(", re.IGNORECASE)
 _FREED: Final = ("item(", "detach(", "tolist(", "numpy(")
 _STEPS: Final = ("training_step", "compute_loss")  # which frameworks call, and which give the loss back
 TOLD: Final = (
@@ -50,10 +52,24 @@ def _may_be_read_for_a_loss(process: Process, line: Location | None) -> bool:
     return line is None or (line.function not in _STEPS and line.file_function not in computes)
 
 
+def edit(process: Process, line: Location | None, holding: set[str], counted: set[str]) -> Diff | None:
+    """The append with the names of the display detached that hold a graph (`holding`), and all else as it is; None
+    where there is none, or more than names, entries and constants. `counted`: names of numbers."""
+    own, given = _given(process, line)
+    parts = _parts(given) if given is not None else []
+    plain = all(isinstance(one, ast.Name | ast.Constant | ast.Subscript | ast.Attribute) for one in parts)
+    names = [one for one in parts if isinstance(one, ast.Name) and one.id in holding]
+    if own is None or not names or not plain or any(one.id in counted for one in names):
+        return None
+    return own.changed(own.parsed.with_parts({one: f"{one.id}.detach()" for one in names}))
+
+
 def told(process: Process, line: Location | None) -> str:
     """A sentence about what else than a loss is kept in such a display, which takes memory without a graph, too."""
     own, given = _given(process, line)
-    return TOLD if own is not None and given is not None and len(_parts(given)) > 1 else ""
+    parts = _parts(given) if own is not None and given is not None else []
+    others = [one for one in parts if not isinstance(one, ast.Constant) and not _NUMBERS.search(ast.unparse(one))]
+    return TOLD if others else ""
 
 
 def _given(process: Process, line: Location | None) -> tuple[OwnStatement | None, ast.expr | None]:
