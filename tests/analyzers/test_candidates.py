@@ -10,7 +10,7 @@ from tests.analyzers.test_edits import applied, sites_of
 from tracelyze.analyzers.computed.schedules import endless_warmups
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, preparing, regions
-from tracelyze.analyzers.evidence.candidates.scaling import pixels, unread
+from tracelyze.analyzers.evidence.candidates.scaling import fitted, pixels, unread
 from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
@@ -350,3 +350,29 @@ def test_a_warm_up_that_never_ends_in_a_function(make: Any, body: str, capped: s
     found = endless_warmups.endless(process.longest, 0.01)
     assert (found and found.diff and found.diff.added) == (capped and [f"    {capped}"])
     assert found is None or applied(script, found.diff) == script.replace(found.place.source, str(capped))
+
+
+@pytest.mark.parametrize(
+    ("fit", "made", "scaler"),
+    [
+        ("self.scaler.fit(train[COLUMNS])", "houses = TensorDataset(torch.tensor(rows), y)", "self.scaler"),
+        ("scale = StandardScaler().fit(train)", "houses = TensorDataset(torch.from_numpy(rows), y)", "scale"),
+    ],
+)
+def test_a_scaler_that_is_fitted_and_never_used(make: Any, fit: str, made: str, scaler: str) -> None:
+    def told(line: str, *more: tuple[str, str, str]) -> Any:
+        rows = [("fit", line, "a.py"), ("data", made, "a.py"), *more]
+        sites = [
+            {"site": at, "role": role, "file": file, "line": 10 * at, "function": "load", "source": source}
+            | {"excerpt": source, "excerpt_line": 10 * at}
+            for at, (role, source, file) in enumerate(rows, 1)
+        ]  # fmt: skip
+        return fitted.remedy(make.process(sites=sites))
+
+    found = told(fit)
+    assert (found.place.line, f"line 10 fits {scaler}, but no line of a.py" in found.fix) == (20, True)
+    assert found.code == f"rows = {scaler}.transform(rows)  # above line 20, of training and validation"
+    assert told(fit, ("transforms", "x = scaler.transform(x)", "b.py")) is None
+    assert told(fit, ("fit", "self.x_scaler.fit(test)", "a.py")) is None, "which of them"
+    assert told("trainer.fit(model)") is None
+    assert told("self.y_scaler.fit(demand)") is None, "it scales targets"

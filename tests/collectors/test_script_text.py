@@ -134,6 +134,10 @@ def preferences(self, policy, rewards):
     old_logp = self.policy(rewards)  # old-policy
     return advantages, reference.name, F.cross_entropy(adv, rewards)
 
+def scaled(rows):
+    scaler = StandardScaler().fit(rows)  # fit
+    return (rows - scaler.mean_) / 2, scaler.transform(rows)  # transforms
+
 def gaussian_kl(mu, logvar):
     spread = (0.5 * logvar).exp()
     return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())  # divergence

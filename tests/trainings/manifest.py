@@ -974,6 +974,12 @@ SETTINGS: Final = (
         fast=True,
     ),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
+    faulty(
+        "scaler_only_fitted",
+        "input-normalization",
+        consequences=(*BLOW_UP, *STUCK),
+        lines=("houses = TensorDataset(", "columns = "),
+    ),
     faulty("hooks_never_removed", "throughput-decay", lines=("register_forward_hook",)),
     *(
         pair(

@@ -147,6 +147,8 @@ WRITTEN: Final = {
     "train-mode": "puts something in train mode",
     "flat": "calls what has no derivative: sign, round, floor",
     "fill": "fills with a constant, or evenly",
+    "fit": "fits a scaler, or anything else",
+    "transforms": "has a scaler transform values, or takes what it learned",
     "divergence": "sums the KL divergence of a Gaussian code",
     "zero-fill": "fills with zeros, or makes a parameter of zeros",
     "refill": "fills with random numbers",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import inputs
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import batch_lines, pictures, timing
-from tracelyze.analyzers.evidence.candidates.scaling import pixels, unread
+from tracelyze.analyzers.evidence.candidates.scaling import fitted, pixels, unread
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -84,7 +84,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         fix, code = pixels.remedy(process, place)
     if field.shifted_bytes:
         fix, code = pixels.UNDIVIDED, pixels.UNDIVIDED_CODE
-    unused = None if bytes_ or field.shifted_bytes else unread.remedy(process)
+    unused = None if bytes_ or field.shifted_bytes else unread.remedy(process) or fitted.remedy(process)
     if unused is not None:
         fix, code, place = unused.fix, unused.code, unused.place
     return Finding(

@@ -39,6 +39,8 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "train-mode": frozenset({"train"}),
     "flat": frozenset({"sign", "sgn", "round", "floor", "ceil", "trunc"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
+    "fit": frozenset({"fit"}),
+    "transforms": frozenset({"transform", "fit_transform", "mean_", "scale_", "var_", "center_", "data_min_"}),
     "zero-fill": frozenset({"zeros_", "zero_", "zeros", "zeros_like"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
