@@ -345,6 +345,15 @@ def test_a_hook_that_undoes_what_the_framework_does_before_a_validation(make, fu
     assert (finding.location.line == 14) == ("take it out" in finding.fix) == named
 
 
+def test_a_last_pass_that_is_repeated_counts_with_the_others(make) -> None:
+    """Several forwards of each input are meant to sample; here single passes drop as well, and so all do."""
+    columns = {"dropouts": [20] * 4, "repeats": [0, 0, 9, 9], "forwards": [10] * 4}
+    finding = make.check("eval-in-train-mode", make.process(evals=make.evals() | columns))[2]
+    assert "in 4 of 4 validation passes" in finding.summary
+    columns["repeats"] = [0, 9, 9, 9]
+    assert make.check("eval-in-train-mode", make.process(evals=make.evals() | columns))[0] == "passed"
+
+
 DROPS = "self.drops = [nn.Dropout(p) for _ in range(3)]"
 
 

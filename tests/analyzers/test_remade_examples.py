@@ -328,3 +328,18 @@ def test_a_length_that_is_given_by_its_place_is_multiplied(make: Any, line: str,
     name = line[4 : line.index("(")]
     process, _ = placed(make, f"def main():\n    {line}\n", "scheduler", line)
     assert zero_rates._of_full_length(process.optimizations[0], {"made_at": 1, "name": name}, 5) == longer
+
+
+@pytest.mark.parametrize(
+    ("given", "longer"),
+    [("self.trainer.max_epochs", "self.trainer.estimated_stepping_batches"), ("epochs", "epochs * len(loader)")],
+)
+def test_the_length_of_a_schedule_has_a_line_of_its_own(make: Any, given: str, longer: str) -> None:
+    lines = ["s = get_linear_schedule_with_warmup(opt, 5,", f"    num_training_steps={given},", ")"]
+    script = "def main():\n" + "".join(f"    {one}\n" for one in lines)
+    process, line = placed(make, script, "scheduler", lines[0])
+    row = {"made_at": 1, "name": "LambdaLR"}
+    place = zero_rates._line_of_length(process.optimizations[0], row)
+    assert (place.line, place.source) == (line.line + 1, f"num_training_steps={given},")
+    code = zero_rates._of_full_length(process.optimizations[0], row)
+    assert code == "# stepped after every batch:\n" + "\n".join(lines).replace(given, longer)

@@ -226,6 +226,19 @@ def test_attention_without_a_mask_is_the_line_to_change(make, sites: Any, line: 
     assert example in finding.fix_code
 
 
+def test_a_decoder_that_is_called_over_several_lines_shows_its_own_call(make) -> None:
+    call = "h = self.body(h, memory,\n              tgt_key_padding_mask=(t == 0))"
+    sites = [one | {"excerpt": call} for one in attends("attending-layer", "h = self.body(h, memory,")]
+
+    def example(kind: str) -> str:
+        modules = [{"model": 0, "module": "body", "kind": kind, "made_at": None}]
+        process = make.process(sites=sites, more={"loss_calls": calls(**LEAKING), "modules": modules})
+        return str(make.check(COPY, process)[2].fix_code)
+
+    assert example("TransformerDecoder").endswith(f"{call[:-1]}, tgt_mask=mask, tgt_is_causal=True)")
+    assert "h = encoder(x, mask=mask" in example("Mixer"), "a layer of one's own"
+
+
 def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_loss(make) -> None:
     losses = [3.0 * 0.98**step for step in range(400)]
     rows = calls(20, **COPIED)

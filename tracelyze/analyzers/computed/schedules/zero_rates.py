@@ -31,6 +31,7 @@ _PLACES: Final = {
     "get_cosine_schedule_with_warmup": 2,
 }
 """Where calls are given the length, if by its place."""
+_BY_LIGHTNING: Final = "self.trainer.estimated_stepping_batches"
 USUAL: Final = 1e-3  # a rate to begin with
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
@@ -74,7 +75,11 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     )
     evidence = [Evidence("steps at rate zero", share, "share", *limits.against("share"))]
     found = findings.about_rate(optimization, scheduler, fault, rule, evidence, "critical" if always else "warning")
-    return found if advice.place is None else replace(found, location=advice.place, seen_at=found.location)
+    return (
+        found
+        if advice.place is None
+        else replace(found, location=advice.place, seen_at=found.seen_at or found.location)
+    )
 
 
 def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _Advice:
@@ -105,12 +110,14 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
             f"The schedule is stepped {times} times for each step that it counts: multiply its length by {times}, or "
             "step it once for each.",
             _of_full_length(optimization, scheduler, times),
+            place=_line_of_length(optimization, scheduler),
         )
     return _Advice(
         _length(scheduler) if scheduler is not None and scheduler["horizon"] else "",
         "Give the schedule the actual number of steps, in the unit in which it is stepped.",
         _of_full_length(optimization, scheduler),
         length=_as_setting(optimization, scheduler),
+        place=_line_of_length(optimization, scheduler),
     )
 
 
@@ -171,10 +178,23 @@ def _of_full_length(optimization: Optimization, scheduler: Row | None, times: in
     call = own.only_call(*_PLACES, str(scheduler["name"])) if own is not None and scheduler is not None else None
     length = _given_length(call) if call is not None else None
     if own is not None and length is not None:
-        longer = f"{own.parsed.operand(length)} * {times}" if times else "epochs * len(loader)"
+        planned = _BY_LIGHTNING if "self.trainer." in own.text else "epochs * len(loader)"
+        longer = f"{own.parsed.operand(length)} * {times}" if times else planned
         line = own.dedented(own.parsed.with_parts({length: longer}))
         return line if times else f"# stepped after every batch:\n{line}"
     return "" if times else "# stepped after every batch:\nT_max=epochs * len(loader)  # or what your schedule calls it"
+
+
+def _line_of_length(optimization: Optimization, scheduler: Row | None) -> Location | None:
+    """The line of the statement that makes the scheduler on which its length stands, where that is a later one."""
+    made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
+    own = own_statement.at(optimization.process, made)
+    call = own.only_call(*_PLACES, str(scheduler["name"])) if own is not None and scheduler is not None else None
+    length = _given_length(call) if call is not None else None
+    if own is None or made is None or length is None or length.lineno == 1:
+        return None
+    source = own.text.split("\n")[length.lineno - 1].strip()
+    return replace(made, line=own.line + length.lineno - 1, source=source)
 
 
 def _given_length(call: ast.Call) -> ast.expr | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of, parse
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -63,10 +66,30 @@ def example(process: Process, line: Location | None) -> str:
     }
     mask = _ARGUMENTS.get(kinds.pop(), "") if len(kinds) == 1 else ""
     if call is None or not mask:
-        return _ANY
+        return _of_a_statement(process, line) or _ANY
     given = call["first"]
     return (
         f"# size(0) without batch_first\n"
         f"mask = nn.Transformer.generate_square_subsequent_mask({given}.size(1), device={given}.device)\n"
         f"{call['before']}{call['given']}, {mask}{call['after']}"
     )
+
+
+def _of_a_statement(process: Process, line: Location) -> str:
+    """The statement of several lines that stands there, with the mask as an argument of its only layer of torch's."""
+    own, kinds = own_statement.at(process, line), dict[str, set[str]]()
+    for row in process.tables["modules"].shared_records():
+        kinds.setdefault(str(row["module"]).rpartition(".")[2], set()).add(str(row["kind"]))
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)] if own is not None else []
+    named = {call: kinds.get(name_of(call.func), set()) & set(_ARGUMENTS) for call in calls}
+    layers = [call for call, of in named.items() if len(of) == 1 == len(kinds[name_of(call.func)])]
+    given = layers[0].args[0] if len(layers) == 1 and layers[0].args else None
+    if own is None or not own.is_whole or not isinstance(given, ast.Name):
+        return ""
+    layer, text = name_of(layers[0].func), own.text
+    for argument in _ARGUMENTS[named[layers[0]].pop()].split(", "):
+        parsed, (name, value) = parse(text), argument.split("=")
+        again = parsed.calls(layer) if parsed is not None else []
+        text = (parsed.with_argument(again[0], name, value) or "") if parsed is not None and len(again) == 1 else ""
+    size = f"generate_square_subsequent_mask({given.id}.size(1), device={given.id}.device)"
+    return f"# size(0) without batch_first\nmask = nn.Transformer.{size}\n{own.dedented(text)}" if text else ""

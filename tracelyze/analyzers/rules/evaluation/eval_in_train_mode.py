@@ -34,16 +34,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     dropped = np.nan_to_num(evals["dropouts"]) > 0
     in_train = (np.nan_to_num(evals["modules_in_train"]) > 0) & _acts(process)
     sampled = validation.sampled(process, limits["sampled"])
-    forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped) & ~sampled
-    in_eval = judged & (evals["model_in_train"] == 0) & dropped & ~in_train & ~sampled
+    forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped)
+    in_eval = judged & (evals["model_in_train"] == 0) & dropped & ~in_train
     count = int(judged.sum())
     seen = judged & (dropped | (np.nan_to_num(evals["after_step"]) > 0))  # fused dropouts are watched from a step on
     for bad, among, has_switched in ((forgotten, judged, False), (in_eval, seen, True)):
-        if bad.any() and bad.sum() >= limits["share"] * among.sum():
+        if (bad & ~sampled).any() and (bad & ~sampled).sum() >= limits["share"] * among.sum():
             return [_finding(process, among, bad, has_switched, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
         return Passed(f"no module of the model depends on the mode ({plural(count, 'validation pass')})")
-    said = f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
+    said = f"{plural(count, 'validation pass')}, {(forgotten & ~sampled).sum()} with such a module in train mode"
     return Passed(said + "; dropout is sampled, with several forwards of each input" * int((judged & sampled).any()))
 
 
