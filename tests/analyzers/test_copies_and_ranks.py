@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.evidence.ranks import own_seeds
+
 COUNT = 400
 LOOKS = (1, 2, 11, 16, 24, 36)
 
@@ -138,6 +140,28 @@ def test_ranks_that_average_gradients_of_models_that_were_never_equal(make) -> N
     assert (status, finding.ranks, finding.first_step) == ("fired", [0, 1], 1)
     assert "differ from the start" in finding.title
     assert judged(make, own, rank(make, 1, other, gradient=0.4))[0] == "passed", "parts of one model"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "named"),
+    [
+        ({10: "torch.manual_seed(args.seed + rank)"}, True),
+        ({10: "set_seed(7 + int(os.environ['RANK']))"}, True),
+        ({10: "torch.manual_seed(args.seed)"}, False),
+        ({10: "g = torch.Generator().manual_seed(rank)"}, False),  # of data, say
+        ({60: "torch.manual_seed(args.seed + rank)"}, False),  # below what is made
+        ({10: "torch.manual_seed(rank)", 12: "torch.manual_seed(0)"}, False),
+    ],
+)
+def test_a_seed_of_each_rank_above_the_optimizer(make: Any, seeds: dict[int, str], named: bool) -> None:
+    sites = [
+        {"site": line, "role": "seed", "file": "a.py", "function": "main", "line": line, "source": source}
+        for line, source in seeds.items()
+    ]
+    made = {"site": 2, "role": "optimizer", "file": "a.py", "function": "main", "line": 40, "source": "opt = SGD(p)"}
+    optimizer = {"optimizer": 0, "name": "SGD", "groups": 1, "parameters": 4, "elements": 90, "site": 1, "made_at": 2}
+    found = own_seeds.line(make.process(optimizers=[optimizer], sites=[made, *sites]))
+    assert (found is not None) == named
 
 
 @pytest.mark.parametrize(

@@ -196,11 +196,20 @@ def test_the_condition_under_which_an_average_is_updated(make: Any, condition: s
     assert (said in fix, "It runs only where" in fix) == (True, bool(said))
 
 
-def test_what_does_not_freeze_is_written_as_what_does() -> None:
-    event = {"text": "require_grad", "value": 4, "name": "0.weight", "file": "a.py", "line": 3}
-    found = frozen_in_vain.finding(event | {"source": "p.require_grad = False"}, "frozen-parameters")
+def test_what_does_not_freeze_is_written_as_what_does(make: Any) -> None:
+    event = {"text": "require_grad", "value": 4, "name": "0.weight", "file": "/home/me/a.py", "line": 3, "step": 1}
+    found = frozen_in_vain.finding(make.process(), event | {"source": "p.require_grad = False"}, "frozen-parameters")
     assert found.fix_code == "p.requires_grad_(False)"
-    assert frozen_in_vain.finding(event | {"source": ""}, "frozen-parameters").fix_code.startswith("backbone.")
+    assert (found.location.file, found.diff) == ("/home/me/a.py", None), "the line as it stands is not known"
+    without = frozen_in_vain.finding(make.process(), event | {"source": ""}, "frozen-parameters")
+    assert without.fix_code.startswith("backbone.")
+    text = "def prepare(net):\n    for p in net.parameters():\n        p.require_grad = False\n    net.head = Head()"
+    site = {"site": 50, "role": "part-text", "file": "a.py", "function": "prepare", "line": 4,
+            "source": "net.head = Head()", "excerpt": text, "excerpt_line": 1}  # fmt: skip
+    process = make.process(sites=[*SITES, site])
+    found = frozen_in_vain.finding(process, event | {"source": "p.require_grad = False"}, "frozen-parameters")
+    assert (found.location.file, found.location.function) == ("a.py", "prepare")
+    assert found.diff.added == ["        p.requires_grad_(False)"]
 
 
 @pytest.mark.parametrize(

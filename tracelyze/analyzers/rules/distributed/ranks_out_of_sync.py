@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.ranks import drift, last_phase, settings, side_by_side, weights
 from tracelyze.analyzers.computed.ranks.averaging import not_averaged
 from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.ranks import own_seeds
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import fraction, plural
@@ -58,7 +59,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> Finding:
-    optimization = process.longest
+    optimization, seeded = process.longest, own_seeds.line(process)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -67,17 +68,18 @@ def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> F
         summary=(
             "The optimizers of these ranks are given the same gradients at the same steps, as data parallel training "
             "does, while their weights differ from the first step on. So each gradient is an average over different "
-            "models and fits none of them."
+            "models and fits none of them." + (f" Line {seeded.line} seeds each rank differently." if seeded else "")
         ),
         fix="Give all ranks the same weights before the first step: broadcast those of rank 0, as "
         "DistributedDataParallel does, or seed all ranks alike before the model is created.",
-        fix_code="for tensor in model.state_dict().values():\n    dist.broadcast(tensor, src=0)",
+        fix_code="for tensor in model.state_dict().values():  # right after the model is made\n"
+        "    dist.broadcast(tensor, src=0)",
         first_step=1,
         last_step=timing.last_step(optimization),
         ranks=ranks,
         evidence=[Evidence("ranks with the same gradients and weights of their own", len(ranks), "ranks")],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 1),
-        location=process.module_location("") or optimization.made_at or optimization.step_location,
+        location=seeded or process.module_location("") or optimization.made_at or optimization.step_location,
         seen_at=optimization.step_location,
         charts=side_by_side.learning(process, opened, 1),
         false_alarm="Parts of a model that are given one gradient on purpose.",

@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The last word on each optimizer, and on the tensors that none holds."""
     in_vain = next(iter(process.events_of("frozen-in-vain")), None)
     if in_vain is not None:
-        return [frozen_in_vain.finding(in_vain, RULE.id)]
+        return [frozen_in_vain.finding(process, in_vain, RULE.id)]
     if (event := next(iter(process.events_of("random-and-frozen")), None)) is not None:
         return [random_layers.finding(process, event, RULE.id)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
