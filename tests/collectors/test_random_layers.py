@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.signals.gradients import random_layers  # noqa: E402
+from tracelyze.collectors.signals.gradients.frozen import random_layers  # noqa: E402
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
 
 

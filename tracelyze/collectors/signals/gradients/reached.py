@@ -14,7 +14,7 @@ from typing import Any
 from tracelyze.collectors.program.manual_updates import ManualOptimizer, leaves
 from tracelyze.collectors.program.optimizers import Tracked, constructed
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.gradients import freezing
+from tracelyze.collectors.signals.gradients.frozen import freezing
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.readback import Readback
 
