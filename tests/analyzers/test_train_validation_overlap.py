@@ -341,6 +341,28 @@ def test_copies_before_the_split_are_named_by_their_line_and_counted_by_what_was
     assert (finding.location.line, finding.seen_at.line) == (12, 13)
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_fewer_copies_are_told_where_a_line_above_the_split_draws_them(make, repeats: bool) -> None:
+    draw = random.Random(0)
+    data = [*range(3000), *draw.choices(range(60), k=1000)]
+    draw.shuffle(data)
+    rows = passes(data[:3200], data[3200:])
+    rows = [row | {"dtype": "float32", "min": -at, "max": at} for at, row in enumerate(rows)]
+    split = "train_df, val_df = train_test_split(df, stratify=df.failed)"
+    excerpt = f"def load():\n    df = read()\n    df = balance(df)\n    {split}"
+    sites = [{"site": 5, "role": "split", "file": "t.py", "line": 13, "function": "load", "source": split}]
+    sites[0] |= {"excerpt": excerpt, "excerpt_line": 10}
+    source = f"more = resample(failed, replace={repeats})"
+    sites.append({"site": 6, "role": "repeats", "file": "t.py", "line": 3, "function": "balance", "source": source})
+    process = make.process(loaders=[TRAIN, HELD], more={"batches": rows}, evals=make.evals(), sites=sites)
+    status, reason, finding = make.check(RULE, process)
+    assert status == "fired", reason
+    assert ("copies before the split" in finding.summary) == repeats
+    if repeats:
+        assert finding.location.line == 12
+        assert finding.fix_code == f"{split}\ntrain_df = balance(train_df)  # these alone"
+
+
 SPLITTING = """\
 def load_split(data, part):
     parts = data.train_test_split(test_size=0.2)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import percent
 
@@ -25,6 +25,7 @@ _COPIES: Final = re.compile(
     r"=.*(?:\b\w*(?:over_?sampl|re_?sampl|up_?sampl|duplicat|replicat|repeat|augment|balanc|smote|tile\b)\w*)\s*\(",
     re.IGNORECASE,
 )
+_PARTS: Final = 2  # of a split: the training data and what is held out
 _ONCE: Final = re.compile(r"\breplace(?:ment)?\s*=\s*False")
 
 
@@ -41,6 +42,7 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
             "copies before the split. On these, validation measures memorisation, so its numbers are too good."
         ),
         fix="Split first, and copy or oversample the training part alone.",
+        fix_code=_split_first(process, finding.location, copied) or finding.fix_code,
         diff=None,
         evidence=[
             replace(one, value=found.hits / found.looked) if one.name == "share trained on" else one
@@ -53,18 +55,48 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
     )
 
 
+def repeated_above(process: Process, split: Location | None) -> bool:
+    """Whether the only line above the split that gives data to a function and takes them back calls one that draws some
+    of them again: fewer equal samples then tell that there are copies."""
+    return len([one for one in _above(process, split) if _gives_back(one) in _repeating(process)]) == 1
+
+
 def _made_above(process: Process, split: Location | None) -> Location | None:
     """The only line above the split, in its function, that assigns what a function named after copies returns; else the
     only one that gives data to a function of the script which draws some of them again, and takes them back."""
+    above, repeating = _above(process, split), _repeating(process)
+    named = [one for one in above if _COPIES.search(one.source.split("#")[0])]
+    return script_lines.only_of(named or [one for one in above if _gives_back(one) in repeating])
+
+
+def _split_first(process: Process, split: Location | None, copied: Location | None) -> str:
+    """The script's own split into two parts, with the call that copies below it; empty where that gives back anything
+    but what is split."""
+    own, name = own_statement.at(process, split), copied and _gives_back(copied) and copied.source.split("=")[0].strip()
+    made = own.parsed.statement if own is not None else None
+    parts = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+    train = parts.elts[0] if isinstance(parts, ast.Tuple) and len(parts.elts) == _PARTS else None
+    if own is None or copied is None or not name or not name.isidentifier() or not isinstance(train, ast.Name):
+        return ""
+    named = re.compile(rf"(?<![\w.]){name}\b(?!=(?!=))")
+    if not named.search(own.text.partition("=")[2]):
+        return ""
+    return f"{own.dedented(own.text)}\n{named.sub(train.id, copied.source.split('#')[0].rstrip())}  # these alone"
+
+
+def _above(process: Process, split: Location | None) -> list[Location]:
+    """The recorded lines of the function in which a split stands, above it."""
     lines = recorded_text.of_function(process, split) if split is not None else {}
-    above = [
+    return [
         Location(split.file, number, split.function, text.strip())
         for number, text in lines.items()
         if split is not None and number < split.line
     ]
-    repeating = {one.function for one in process.locations("repeats") if not _ONCE.search(one.source)}
-    named = [one for one in above if _COPIES.search(one.source.split("#")[0])]
-    return script_lines.only_of(named or [one for one in above if _gives_back(one) in repeating])
+
+
+def _repeating(process: Process) -> set[str]:
+    """The functions of the script that draw something again, or repeat it."""
+    return {one.function for one in process.locations("repeats") if not _ONCE.search(one.source)}
 
 
 def _gives_back(line: Location) -> str:
