@@ -675,6 +675,16 @@ def test_killed_for_its_processor_time(make) -> None:
     assert "SIGALRM" not in finding.summary
     assert "memory" not in finding.summary
     assert finding.location.line == 28, "the script sets the limit itself"
+    by_name = {
+        "args.cpu_minutes, args.cpu_minutes": "Multiply args.cpu_minutes by 60 in line 28: it reads as minutes, and",
+        "hours, hours": "Multiply hours by 3,600 in line 28: it reads as hours, and",
+        "60 * cpu_minutes, 60 * cpu_minutes": "Raise the limit that line 28 sets",
+        "minutes_left(), hours": "Raise the limit that line 28 sets",
+        "seconds_of(minutes), seconds_of(minutes)": "Raise the limit that line 28 sets",
+    }
+    for given, said in by_name.items():
+        line = f"resource.setrlimit(resource.RLIMIT_CPU, ({given}))"
+        assert told(10.0, sites=[sets | {"source": line}]).fix.startswith(said)
     for limit in (3600.0, None):
         assert told(limit).location is None
         assert "processor time" not in told(limit).title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _HERE: Final = "Raise the limit that line {line} sets, or take it away. It counts in seconds"
+_BY_NAME: Final = (
+    "Multiply {name} by {factor:,} in line {line}: it reads as {unit}s, and the limit that it sets counts in seconds"
+)
+_CALLS: Final = re.compile(r"(?<!setrlimit)(?<=\w)\(")  # of what may make seconds of it
+_UNITS: Final = {"minute": 60, "hour": 3600}
+_NAMED: Final = re.compile(r"(?<![\w.])(?P<name>(?:[A-Za-z_]\w*\.)*\w*(?P<unit>minute|hour)s?)(?!\w)")
 _ELSEWHERE: Final = (
     "Raise the limit of processor time, or take it away: `ulimit -t` in the shell or the job's script, "
     "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. Both count in seconds"
@@ -47,7 +54,16 @@ class UsedUp(NamedTuple):
 
 def fix(place: Location | None) -> str:
     """What to do about a limit; `place`: the line of the script that sets it."""
-    return (_ELSEWHERE if place is None else _HERE.format(line=place.line)) + _SAVE
+    return (_ELSEWHERE if place is None else _other_unit(place) or _HERE.format(line=place.line)) + _SAVE
+
+
+def _other_unit(place: Location) -> str:
+    """What to do where the line is given minutes or hours as they are, by the name of the only such variable."""
+    found = {one["name"]: one["unit"] for one in _NAMED.finditer(place.source.partition("#")[0])}
+    if len(found) != 1 or "*" in place.source or _CALLS.search(place.source):
+        return ""
+    ((name, unit),) = found.items()
+    return _BY_NAME.format(line=place.line, name=name, unit=unit, factor=_UNITS[unit])
 
 
 def place(process: Process) -> Location | None:
