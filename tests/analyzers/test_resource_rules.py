@@ -381,6 +381,38 @@ def test_parameters_that_a_wrapper_waited_for_are_named_and_its_line_is_shown(ma
     assert crashed(("a", "b", "c", "d"), wrappers=2).location.line == 9
 
 
+@pytest.mark.parametrize(
+    ("marked", "table", "line"),
+    [("self.pos_embedding(pos)", "self.pos_embedding", 4), ("self.words(ids)", "self.words", 9), ("", "embedding", 9)],
+)
+def test_the_table_that_a_traceback_marks(make, marked: str, table: str, line: int) -> None:
+    """Of positions, which run past the end of their table, the line that makes that is shown."""
+    source = "x = self.words(ids) + self.pos_embedding(pos)"
+    marks = " " * (4 + source.find(marked)) + "^" * len(marked) if marked else ""
+    text = f'Traceback (most recent call last):\n  File "/w/train.py", line 9, in forward\n    {source}\n{marks}\n'
+    event = exception("IndexError", f"{text}IndexError: index out of range in self")[0] | {"source": source}
+    rows = [("words", 6), ("pos_embedding", 5)]
+    process = make.process(
+        events=[event],
+        end=Exit("exception", 1),
+        sites=[
+            {
+                "site": 5,
+                "role": "module",
+                "file": "train.py",
+                "line": 4,
+                "source": "self.pos_embedding = Embedding(9)",
+            },
+            {"site": 6, "role": "module", "file": "train.py", "line": 3, "source": "self.words = Embedding(90, 8)"},
+        ],
+        more={"modules": [{"model": 0, "module": f"enc.{n}", "kind": "Embedding", "made_at": at} for n, at in rows]},
+    )
+    finding = make.check("crash", process)[2]
+    assert f"< {table}.num_embeddings" in finding.fix_code
+    assert finding.location.line == line
+    assert ("positions of a sequence" in finding.fix) == (line == 4)
+
+
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
     def fix_code(facts) -> str:
         process = make.process(events=exception("OddError", "OddError: 7"), end=Exit("exception", 1), facts=facts)

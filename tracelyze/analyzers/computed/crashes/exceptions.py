@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.analyzers.computed.crashes import unreduced
+from tracelyze.analyzers.computed.crashes import looked_up, unreduced
 from tracelyze.analyzers.computed.crashes.families import (
     BACKWARD_TWICE,
     BATCH_OF_ONE,
     FAMILIES,
+    IDS,
     SHAPES,
     UNREDUCED,
     Family,
@@ -46,6 +47,9 @@ def remedy(family: Family | None, process: Process, where: Location | None) -> t
     if family is None:
         return unknown(where), own_command.in_example(own_command.DEBUGGED, process)
     fix, code = carried_states.remedy(process, where) if family.name == BACKWARD_TWICE else ("", "")
+    looked = looked_up.at(process, where) if family.name == IDS else None
+    fix = looked_up.OF_POSITIONS if looked is not None and looked.of_positions else fix
+    code = looked.example if looked is not None else code
     code = unreduced.example(process) if family.name == UNREDUCED else code
     code = code or crashed.example(family.name, process, where)
     return fix or family.fix, code or own_command.in_example(family.fix_code, process)
@@ -137,8 +141,11 @@ def of_graphs(family: Family | None) -> bool:
     return family is not None and family.name == BACKWARD_TWICE
 
 
-def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
+def edit(family: Family | None, process: Process, where: Location | None) -> tuple[Diff | None, Location | None]:
     """A changed line that mends it, and the place of that line."""
+    looked = looked_up.at(process, where) if family is not None and family.name == IDS else None
+    if looked is not None:
+        return None, looked.made if looked.of_positions else None
     if family is not None and family.name == UNREDUCED:
         return None, unreduced.wrapper(process)
     return (None, None) if family is None or family.name != BATCH_OF_ONE else batch_of_one.left_out(process)

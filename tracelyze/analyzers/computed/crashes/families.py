@@ -19,7 +19,7 @@ class Family:
 
 
 BATCH_OF_ONE, BACKWARD_TWICE, SHAPES = "batchnorm-single-value", "backward-twice", "shape-mismatch"
-UNREDUCED = "unreduced-parameters"
+UNREDUCED, IDS = "unreduced-parameters", "id-out-of-range"
 FAMILIES = (
     Family(
         BATCH_OF_ONE,
@@ -220,7 +220,7 @@ FAMILIES = (
         "state = {key.removeprefix('module.'): value for key, value in state.items()}",
     ),
     Family(
-        "id-out-of-range",
+        IDS,
         r"index out of range in self",
         "an embedding has no row for one of the ids that it got",
         "An id is negative, or not below the embedding's num_embeddings.",

@@ -56,7 +56,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
-    diff, change = exceptions.edit(family, raising)
+    diff, change = exceptions.edit(family, raising, where)
     lost = own is not None and own.follows
     title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, raising, where)
     meaning = exceptions.meaning(family, raising, text) if family else ""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _LOSSES: Final = re.compile(r"loss|crit|entropy|nll|measure", re.IGNORECASE)
-_EMBEDDINGS: Final = re.compile(r"emb|word|token|wte|wpe|pos|place|lookup", re.IGNORECASE)
 _MODULES: Final = frozenset({"torch", "nn", "F", "np", "numpy", "math", "self"})
 _MOST: Final = 4
 _PARTS: Final = (ast.Name, ast.Attribute, ast.Subscript)
@@ -46,17 +45,6 @@ def _labels(process: Process, where: Location | None) -> str:
         return ""
     labels = line.text_of(given)
     return f"assert 0 <= {labels}.min() and {labels}.max() < num_classes  # above line {where.line if where else 0}"
-
-
-def _ids(process: Process, where: Location | None) -> str:
-    """The ids that the only embedding of the line is given, against its rows."""
-    line = _parsed(process, where)
-    calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call)] if line is not None else []
-    calls = [call for call in calls if _EMBEDDINGS.search(name_of(call.func)) and len(call.args) == 1]
-    if line is None or len(calls) != 1 or not isinstance(calls[0].args[0], _PARTS):
-        return ""
-    ids, table = line.text_of(calls[0].args[0]), line.text_of(calls[0].func)
-    return f"assert 0 <= {ids}.min() and {ids}.max() < {table}.num_embeddings, {ids}.max()"
 
 
 def _shapes(process: Process, where: Location | None) -> str:
@@ -89,7 +77,6 @@ _EXAMPLES: Final[dict[str, Callable[[Process, Location | None], str]]] = {
     "grad-is-none": graphs.updated_in_place,
     "grad-is-none-in-update": graphs.updated_in_place,
     "label-out-of-range": _labels,
-    "id-out-of-range": _ids,
     "shape-mismatch": _shapes,
     "batchnorm-single-value": lambda process, _where: batch_of_one.example(process),
 }

@@ -1,0 +1,77 @@
+"""The embedding that was asked for a row that it does not have: the call that the traceback marks, or the only one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.recorded import deaths
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_EMBEDDINGS: Final = re.compile(r"emb|word|token|wte|wpe|pos|place|lookup", re.IGNORECASE)
+_POSITIONS: Final = re.compile(r"(?:^|_)(?:pos|position|positions|positional|wpe)(?:_|$)|posit|pos_?emb", re.IGNORECASE)
+_PARTS: Final = (ast.Name, ast.Attribute, ast.Subscript)
+OF_POSITIONS: Final = (
+    "If the ids are positions of a sequence, one is longer than the table has rows: cut sequences to that length, or "
+    "make the table longer."
+)
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """The text of the table and of the ids, and the line that makes the table, where that is known."""
+
+    table: str
+    ids: str
+    made: Location | None
+
+    @property
+    def example(self) -> str:
+        """The ids against the rows of the table."""
+        return f"assert 0 <= {self.ids}.min() and {self.ids}.max() < {self.table}.num_embeddings, {self.ids}.max()"
+
+    @property
+    def of_positions(self) -> bool:
+        """Whether its rows stand for the positions of a sequence, by its name."""
+        return _POSITIONS.search(self.table.rpartition(".")[2]) is not None
+
+
+def at(process: Process, where: Location | None) -> LookedUp | None:
+    """The only embedding of the line that is given ids, of several the one that the traceback marks."""
+    own = own_statement.at(process, where)
+    if own is None or where is None:
+        return None
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if _EMBEDDINGS.search(name_of(call.func)) and len(call.args) == 1]
+    marked = _marked(process, where)
+    calls = [call for call in calls if own.parsed.text_of(call) == marked] or calls
+    if len(calls) != 1 or not isinstance(calls[0].args[0], _PARTS):
+        return None
+    table = own.parsed.text_of(calls[0].func)
+    return LookedUp(table, own.parsed.text_of(calls[0].args[0]), _made(process, name_of(calls[0].func)))
+
+
+def _marked(process: Process, where: Location) -> str:
+    """What the traceback marks of the line, as Python does from 3.11 on where that is a part of it."""
+    event = deaths.last_exception(process)
+    lines = str(event["text"] or "").split("\n") if event is not None else []
+    for at, line in enumerate(lines[:-2]):
+        frame = re.match(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in ', line)
+        if frame and frame["file"].endswith(where.file) and int(frame["line"]) == where.line:
+            marks = re.fullmatch(r"(\s*)([~^]+)\s*", lines[at + 2])
+            return lines[at + 1][len(marks[1]) : len(marks[1]) + len(marks[2])] if marks else ""
+    return ""
+
+
+def _made(process: Process, name: str) -> Location | None:
+    """The line that makes the only embedding of this name."""
+    rows = [row for row in process.tables["modules"].records() if row["kind"] == "Embedding"]
+    made = {row["made_at"] for row in rows if str(row["module"]).rpartition(".")[2] == name}
+    return process.site(made.pop()) if len(made) == 1 else None
