@@ -120,6 +120,19 @@ def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
         make.check(rules[0], make.process())
 
 
+def test_a_rule_that_raises_on_one_rank_has_passed_on_none(make) -> None:
+    """Nothing is known of that rank."""
+
+    def check(process, limits):
+        if process.rank:
+            raise ZeroDivisionError("division by zero")
+        return Passed("fine")
+
+    rule = Rule(id="broken", family="test", severity="info", title="Broken", about=".", check=check)
+    (found,) = diagnose(make.run(make.process(facts={"rank": 0}), make.process(facts={"rank": 1})), rules=[rule]).checks
+    assert (found.status, "division by zero" in found.reason) == ("skipped", True)
+
+
 def test_a_recording_without_a_loader_says_so(make) -> None:
     """Tables that every recording has are no gap where they are empty; a log of another tool does not hold them."""
     facts = {"signals": {"clipping": {"columns": ["steps.clipped_scaled"]}}}

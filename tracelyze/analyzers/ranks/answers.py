@@ -22,6 +22,7 @@ class Answers:
     passed: int = 0
     first_passed: tuple[str, str] = ("", "")
     skipped: Skipped | None = None
+    failed: Skipped | None = None
 
     def add(self, found: Sequence[Found], passed: Sequence[tuple[str, str]], skipped: Sequence[Skipped]) -> None:
         """What it said of one process."""
@@ -29,6 +30,7 @@ class Answers:
             self.first_passed = passed[0]
         self.passed += len(passed)
         self.skipped = self.skipped or next(iter(skipped), None)
+        self.failed = self.failed or next((one for one in skipped if one.traceback), None)
         if not found:
             return
         together = [*self.found, *found]
@@ -36,12 +38,14 @@ class Answers:
         self.found = [replace(one, finding=finding) for one, finding in zip(together, light, strict=True)]
 
     def outcome(self, nothing: str | None, draw: Callable[[Found], list[Chart]]) -> Outcome:
-        """One answer for all processes: a finding, else what passed, else why not.
+        """One answer for all processes: a finding, else that it failed for one of them, else what passed, else why not.
 
         `nothing`: why nobody trained. `draw`: the charts of a finding that come without them.
         """
         if self.found:
             return merge(self._drawn(draw))
+        if self.failed is not None:
+            return self.failed  # nothing is known of that process: to have passed on the others is not to have passed
         if self.passed:
             (where, reason), others = self.first_passed, self.passed - 1
             elsewhere = (
