@@ -58,6 +58,39 @@ def test_padding_with_an_id_of_its_own_is_not_what_masks_the_end(make) -> None:
     assert "attention_mask" in shared.fix
 
 
+@pytest.mark.parametrize(
+    ("made", "copied", "code"),
+    [
+        (
+            "labels = [IGNORE] * len(ids)",
+            "labels[start:end] = ids[start:end]",
+            "labels[start:end + 1] = ids[start:end + 1]",
+        ),
+        (
+            "labels = torch.full_like(ids, -100)",
+            "labels[i, at : stop - 1] = ids[i, at : stop - 1]",
+            "labels[i, at : stop] = ids[i, at : stop]",
+        ),
+        ("labels = [-100] * len(ids)", "labels[len(asked):] = answer", ""),  # up to the end of what is given
+        ("labels = [-100] * len(ids)", "labels[at:-1] = ids[at:-1]", ""),
+        ("labels = ids.clone()", "labels[at:stop] = ids[at:stop]", "masked_fill(input_ids == 0, -100)"),
+    ],
+)
+def test_spans_that_are_copied_into_labels_which_begin_as_ignored(make, made: str, copied: str, code: str) -> None:
+    """Nothing is masked there: an example that masks the padding alone would leave the labels as they are."""
+    lines = [f"    {made}", "    for start, end in spans(ids):", f"        {copied}"]
+    site = {"site": 60, "role": "labels", "file": "a.py", "line": 63, "function": "collate", "source": made}
+    site |= {"excerpt": "\n".join(lines), "excerpt_line": 63}
+    apart = UNTAUGHT | {"end_id": 0.0, "end_least": 0.0, "end_symbol": 2}
+    finding = make.check(EOS, process(make, **apart, sites=[site]))[2]
+    assert code in (finding.fix_code or "")
+    assert bool(finding.fix_code) == bool(code)
+    named = "+ 1" in code or "stop]" in code
+    assert finding.location.line == (65 if named else 63)
+    assert ("what line 65 copies" in finding.summary) == named
+    assert ("masks" in finding.summary) == ("masked_fill" in code)
+
+
 def test_a_template_whose_generation_block_ends_too_early(make) -> None:
     """It marks turns: that all answers have one length does not mean that the script wants it so."""
     alike = UNTAUGHT | {"end_id": 0.0, "end_least": 0.0, "end_symbol": 2, "targets_least": 7.0, "targets_most": 7.0}

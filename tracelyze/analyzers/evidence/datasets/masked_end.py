@@ -7,7 +7,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
-from tracelyze.analyzers.evidence.datasets import masked_by_id
+from tracelyze.analyzers.evidence.datasets import labelled_spans, masked_by_id
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 SHARES: Final = "Usually the padding token is also the end-of-text token, so masking the padding masks the end."
 APART: Final = "Padding has an id of its own, {padding}: what masks the labels behind a text masks its end as well."
+COPIED: Final = (
+    "The labels are ignored but for what line {line} copies into them: the end symbol is never in such a span."
+)
+NOT_COPIED: Final = "The labels begin as ignored everywhere, and what then makes some of them count leaves the end out."
 SLICED: Final = "Line {line}, the only one of the script that writes -100, does so from one position of a row on."
 OWN_ID: Final = (
     "Give padding its own id, or mask it by attention_mask instead of by id, and make sure that each text ends in the "
@@ -25,6 +29,8 @@ OWN_ID: Final = (
 BEGINS_EARLY: Final = (
     "Let the target that is id {end} count: what masks the labels behind a text begins one position too early."
 )
+ENDS_EARLY: Final = "Let the target that is id {end} count: a span of labels that count has to reach over it."
+BEHIND: Final = "  # line {line}, where the end symbol stands right behind such a span"
 KEPT: Final = (
     "labels = labels.masked_fill(input_ids == {padding}, -100)"
     "  # in place of what masks id {end} as well; prompts stay masked"
@@ -45,6 +51,8 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
         if sliced is not None:
             why = SLICED.format(line=sliced[0].line)
             return Remedy(BEGINS_EARLY.format(end=end), f"{sliced[1]}  # line {sliced[0].line}", sliced[0], why=why)
+        if labelled_spans.begin_ignored(process):
+            return _of_spans(process, end)
         if padding is not None:
             return Remedy(BEGINS_EARLY.format(end=end), KEPT.format(end=end, padding=padding), place, why=why)
     if masking is not None:
@@ -59,6 +67,15 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
         f"# or, where you make the labels:\n# {labels}"
     )
     return Remedy(fix, code, place, why=why)
+
+
+def _of_spans(process: Process, end: int) -> Remedy:
+    """Where labels begin as ignored: the only line that copies into them, else what makes them, and no example."""
+    copied, fix = labelled_spans.only(process), ENDS_EARLY.format(end=end)
+    if copied is None:
+        return Remedy(fix, "", script_lines.only(process, "labels"), why=NOT_COPIED)
+    line = copied.place.line
+    return Remedy(fix, copied.later + BEHIND.format(line=line), copied.place, why=COPIED.format(line=line))
 
 
 def _to_the_end_of_a_row(process: Process) -> tuple[Location, str] | None:
