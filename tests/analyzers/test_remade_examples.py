@@ -298,6 +298,46 @@ def test_a_reference_is_handed_over_where_the_model_was(make: Any, line: str, ex
     assert ("deepcopy(policy)" in made[1]) is not line.startswith("return")
 
 
+@pytest.mark.parametrize("below", ["loss.backward()", "accelerator.backward(loss)", "print(loss)"])
+def test_the_line_that_makes_the_loss_is_handed_the_trained_model_as_well(make: Any, below: str) -> None:
+    """Which of its arguments is the reference is not known: the policy is not to be replaced there."""
+    line = "loss, _ = preferences(policy, base, chosen)"
+    rows = sites_of(f"def train():\n    {line}\n    {below}\n", forward=line)
+    rows[0]["function"] = "train"
+    rows.append({"site": 9, "role": "optimizer", "file": "train.py", "line": 40, "function": "main",
+                 "source": "opt = Adam(policy.parameters())"})  # fmt: skip
+    process = make.process(sites=rows)
+    made = own_copies.of_model(process, None, process.site(1))
+    assert ("preferences(reference, base, chosen)" in made) is ("backward" not in below)
+
+
+@pytest.mark.parametrize(
+    ("wraps", "calls", "code"),
+    [
+        (
+            "policy = get_peft_model(base, lora)",
+            "loss = dpo(policy, base, rows)",
+            "loss = dpo(policy, reference, rows)",
+        ),
+        ("policy = peft.get_peft_model(base, lora)", "r = base(ids)", "r = reference(ids)"),
+        ("base = get_peft_model(base, lora)", "loss = dpo(policy, base, rows)", ""),
+        ("policy = get_peft_model(load(), lora)", "loss = dpo(policy, base, rows)", ""),
+        ("policy = get_peft_model(base, lora)", "loss = dpo(policy, other, rows)", ""),
+    ],
+)
+def test_a_reference_that_adapters_were_put_into(make: Any, wraps: str, calls: str, code: str) -> None:
+    """The copy has to be made above: below, the model holds the adapters."""
+    rows = sites_of(f"def train():\n    {wraps}\n    {calls}\n", forward=calls)
+    process = make.process(sites=rows)
+    found = own_copies.wrapped(process, process.site(1))
+    assert (found is not None) is bool(code)
+    if found is not None:
+        assert (found.place.line, "into base itself" in found.why) == (2, True)
+        assert "reference = copy.deepcopy(base).eval().requires_grad_(False)  # above line 2" in found.code
+        assert f"{code}  # line 3" in found.code
+        assert own_copies.of_model(process, None, process.site(1)) == found.code
+
+
 @pytest.mark.parametrize(
     ("horizon", "epochs", "code"),
     [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, parsed_line
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
@@ -16,6 +18,18 @@ _NAMES: Final = (ast.Name, ast.Attribute)
 REFERENCES: Final = frozenset(  # as the collector knows them: collectors/program/lines/named/roles.py
     {"ref", "ref_model", "ref_net", "ref_policy", "reference", "reference_model", "reference_policy", "policy_ref"}
 ) | {"model_ref"}
+
+
+_WRAPS: Final = re.compile(r"^\s*[\w.]+\s*=\s*(?:peft\.)?get_peft_model\(")
+
+
+class Wrapped(NamedTuple):
+    """The line that puts adapters into the model that is then called as the reference, with the words about it."""
+
+    place: Location
+    why: str
+    fix: str
+    code: str
 
 
 def made(process: Process) -> Location | None:
@@ -49,6 +63,9 @@ def of_model(process: Process, place: Location | None, called: Location | None =
     line = parsed_line.of(place)
     made = line.statement if line is not None else None
     reference, model = "reference", "model"
+    inside = wrapped(process, called) if place is None else None
+    if inside is not None:
+        return inside.code
     if isinstance(made, ast.Assign) and len(made.targets) == 1 and isinstance(made.targets[0], _NAMES):
         known = {one.removeprefix("self.") for one in own_names.trained(process)}
         asked = _asked(made.value)
@@ -60,6 +77,34 @@ def of_model(process: Process, place: Location | None, called: Location | None =
     model = called_as or model
     copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
     return f"import copy  # at the top of the file\n\n{copied}" + (f"\n\n{used}" if used else "")
+
+
+def wrapped(process: Process, called: Location | None) -> Wrapped | None:
+    """The only line that puts adapters into a model, where the line that calls the reference is handed that model."""
+    lines = recorded_text.matching(process, _WRAPS)
+    own, using = (own_statement.at(process, one) for one in (lines[0] if len(lines) == 1 else None, called))
+    call = own.only_call("get_peft_model") if own is not None else None
+    if own is None or using is None or called is None or call is None or not call.args:
+        return None
+    base, policy = (ast.unparse(one) for one in (call.args[0], *getattr(own.parsed.statement, "targets", ())[:1]))
+    handed = {one: "reference" for one in _arguments(using.parsed.tree) if ast.unparse(one) == base}
+    if not isinstance(call.args[0], _NAMES) or base == policy or not handed:
+        return None
+    return Wrapped(
+        lines[0],
+        f" get_peft_model in line {own.line} puts the adapters into {base} itself.",
+        f"Copy {base} above line {own.line}, for a reference in eval mode and without gradients. Or compute the "
+        f"reference by {policy} itself, in a block `with {policy}.disable_adapter():`.",
+        f"import copy  # at the top of the file\n\nreference = copy.deepcopy({base}).eval().requires_grad_(False)"
+        f"  # above line {own.line}\n\n{using.dedented(using.parsed.with_parts(handed))}  # line {called.line}, and "
+        f"so wherever {base} is the reference",
+    )
+
+
+def _arguments(tree: ast.AST) -> list[ast.expr]:
+    """What calls in a statement are given by place or name, and what they call."""
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    return [given for one in calls for given in (one.func, *one.args, *(named.value for named in one.keywords))]
 
 
 def assigned(process: Process) -> Location | None:
@@ -102,9 +147,24 @@ def _handed_over(process: Process, called: Location, reference: str) -> tuple[st
     nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, _NAMES)] if own is not None else []
     models: dict[ast.expr, str] = {one: reference for one in nodes if ast.unparse(one) in names}
     known = {ast.unparse(one) for one in models}
-    if own is None or len(known) != 1 or any(f"{one}," in _head(process, called) for one in known):
+    if (
+        own is None
+        or len(known) != 1
+        or _makes_the_loss(process, own, called)
+        or any(f"{one}," in _head(process, called) for one in known)
+    ):
         return "", f"# and in line {called.line}, which calls the model as its own reference: {reference} in its place"
     return known.pop(), f"{own.dedented(own.parsed.with_parts(models))}  # line {called.line}"
+
+
+def _makes_the_loss(process: Process, own: OwnStatement, place: Location) -> bool:
+    """Whether backward is called on what a statement assigns: it is handed the trained model as well."""
+    targets = own.parsed.statement.targets if isinstance(own.parsed.statement, ast.Assign) else []
+    names = {ast.unparse(one) for target in targets for one in ast.walk(target) if isinstance(one, _NAMES)}
+    lines = "\n".join(recorded_text.of_function(process, place).values())
+    return any(
+        re.search(rf"(?<![\w.]){re.escape(one)}\.backward\(|\bbackward\({re.escape(one)}\b", lines) for one in names
+    )
 
 
 def _head(process: Process, place: Location) -> str:

@@ -58,6 +58,7 @@ def _finding(
     written = _written_over(process, limits) if apart else None
     made, diff = own_copies.made(process), line_edits.given_copies(process, assigned)
     deep = None if one or apart or assigned else own_copies.deep(process, made)
+    wrapped = None if one or apart or assigned or made else own_copies.wrapped(process, compared)
     diff = diff or deep
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
     exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
@@ -73,8 +74,8 @@ def _finding(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
             f"on the same input {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
             f"{said}{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is "
-            f"learned: nothing keeps the model near its start{', and rewards and margins read 0' * preference}."
-            + own_copies.shallow(deep)
+            f"learned: nothing keeps the model near its start{', and its rewards are 0' * preference}."
+            + (wrapped.why if wrapped else own_copies.shallow(deep))
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
@@ -84,6 +85,8 @@ def _finding(
         if assigned
         else "Copy all of the model before training, for a reference in eval mode and without gradients."
         if deep
+        else wrapped.fix
+        if wrapped
         else "Keep a copy of the model from before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
         fix_code="\n".join(one.strip() for one in diff.added)
@@ -99,7 +102,7 @@ def _finding(
             Evidence("with both the same", len(alike), "measurements", *limits.against("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=written or assigned or made or compared or optimization.loss_location,
+        location=written or assigned or made or (wrapped.place if wrapped else compared) or optimization.loss_location,
         diff=diff,
         seen_at=compared or optimization.loss_location,
         charts=pictures.loss(optimization),
