@@ -185,6 +185,33 @@ def test_a_log_of_the_trainer_does_not_say_that_its_losses_were_finite(make, kin
     assert make.check("nonfinite-gradients", make.process(broken))[2].confidence == "certain"
 
 
+LOG_ERROR = "error = F.mse_loss(torch.log1p(out), torch.log1p(count))"
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "named"),
+    [
+        (LOG_ERROR, "validate", True),
+        ("error = (out + 1).log().sub(count.log()).abs().mean()", "validate", True),
+        (LOG_ERROR.replace("out)", "out.clamp(min=0))").replace("count)", "count.clamp(min=0))"), "validate", False),
+        ("error = F.mse_loss(out, count)", "validate", False),
+        ("return math.log(total / n)", "validate", False),  # raises an error, and is no NaN
+        (LOG_ERROR, "prepare", False),
+    ],
+)
+def test_the_logarithm_that_an_evaluation_takes_is_named(make, source: str, function: str, named: bool) -> None:
+    """Where it is the only one of the function that evaluates, and bounds nothing itself."""
+    at = {"file": "train.py", "function": "validate", "source": "out = model(x)", "line": 20, "site": 1}
+    taken = {"file": "train.py", "function": function, "source": source, "line": 21, "site": 2, "role": "singular"}
+    evals = make.evals() | {"loss": [1.0, *[float("nan")] * (len(make.evals()["loss"]) - 1)]}
+    evals["site"] = [1] * len(evals["loss"])
+    finding = make.check("validation-nonfinite", make.process(evals=evals, sites=[at, taken]))[2]
+    assert ("Line 21 takes the log" in finding.summary) == named
+    assert finding.location.line == (21 if named else 20)
+    assert ("min()" in finding.fix_code) == named
+    assert finding.fix.startswith("Look at what line 21" if named else "Check the inputs")
+
+
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 def test_whoever_may_be_certain_says_what_was_excluded(rule: Rule) -> None:
     """By the text of the rule's module, and of the modules that make findings for it."""

@@ -18,6 +18,27 @@ def test_a_train_method_that_calls_eval(make) -> None:
     assert not finding.fix_code
 
 
+@pytest.mark.parametrize("case", ["applied", "applied twice", "chosen in a loop", "by another name"])
+def test_a_function_that_keeps_normalisations_in_eval_mode(make, case: str) -> None:
+    row = {"step": 1, "model": 0, "modules": 3, "of": 3, "spectral": 0, "training": True}
+    chooses = "m.eval()" if case == "by another name" else "if isinstance(m, nn.BatchNorm2d):\n        m.eval()"
+    frozen = {"site": 1, "role": "eval-mode", "file": "train.py", "line": 12, "function": "freeze"}
+    frozen |= {"source": "m.eval()", "excerpt": f"def freeze(m):\n    {chooses}"}
+    frozen["excerpt_line"] = 12 - frozen["excerpt"].count("\n")
+    calls = [("applied", 30), ("applied twice", 30), ("applied twice", 50)]
+    applies = [
+        {"site": 2 + line, "role": "train-mode", "file": "train.py", "line": line, "function": "main"}
+        | {"source": "model.apply(freeze)", "excerpt": "model.apply(freeze)", "excerpt_line": line}
+        for name, line in calls
+        if name == case
+    ]
+    process = make.process(make.steps(), sites=[frozen, *applies], more={"unset": [row]})
+    finding = make.check("unset-running-state", process)[2]
+    assert "was called in a training step with its normalisation in eval mode, and all 3" in finding.summary
+    at = finding.location.line if finding.location is not None else None
+    assert at == {"applied": 30, "by another name": None}.get(case, 12)
+
+
 @pytest.mark.parametrize("case", ["made anew", "trained", "averaged", "spectral"])
 def test_the_remedy_fits_the_model(make, case: str) -> None:
     """A model of an optimizer's is no copy; weights that are averaged are not overwritten; norms are no statistics."""

@@ -206,6 +206,8 @@ CONSEQUENCES: Final = (
                  "updates-not-applied", "update-ratio", "clipping-freezes-updates", "clip-before-unscale",
                  "step-without-backward"),
                 "Weights that do not move learn nothing."),
+    Consequence("loss-plateau", ("scaler-misuse",),
+                "Gradients that are too small or too large by the loss scale hardly move the weights, or throw them."),
     Consequence("loss-plateau", ("unset-running-state",),
                 "Without normalisation, activations fade from layer to layer, and gradients with them."),
     Consequence("loss-plateau", ("linear-stack",), "Without a nonlinearity only a linear map can be learned."),

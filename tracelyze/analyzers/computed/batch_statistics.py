@@ -316,9 +316,20 @@ def without(evaluated: int | None) -> str:
 
 
 def frozen_at(process: Process) -> Location | None:
-    """The only line in a method `train` of the script that calls eval(): it keeps normalisations as they are."""
-    own = [one for one in process.locations("eval-mode") if one.function == "train"]
-    return own[0] if len(own) == 1 else None
+    """The only line that keeps normalisations as they are: one in a method `train` of the script that calls eval(), or
+    in a function that asks whether a module is one; where a single line applies that function, this one."""
+    lines = process.locations("eval-mode")
+    own = [one for one in lines if one.function == "train"] or [one for one in lines if _asks_for_norms(process, one)]
+    if len(own) != 1:
+        return None
+    applied = recorded_text.matching(process, re.compile(rf"\.apply\(\s*(?:\w+\.)*{re.escape(own[0].function)}\s*\)"))
+    return applied[0] if len(applied) == 1 else own[0]
+
+
+def _asks_for_norms(process: Process, place: Location) -> bool:
+    """Whether the function of a line chooses modules by a class of normalisations."""
+    texts = recorded_text.of_function(process, place).values()
+    return any(re.search(r"\bisinstance\(.*Norm|__name__.*Norm|Norm.*__name__", text) for text in texts)
 
 
 def all_unset(optimization: Optimization) -> bool:

@@ -1,4 +1,5 @@
-"""The line that can have put NaN or Inf into the input: a division, a logarithm or a root where data are prepared."""
+"""The line that can have put NaN or Inf into the input: a division, a logarithm or a root where data are prepared; or
+into what an evaluation measures: a logarithm or a root of what nothing bounds from below."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.candidates import bounds
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.formatting import listed
 
@@ -25,6 +26,18 @@ _HELD_OUT: Final = re.compile(r"(?:\b|_)(?:val|valid|validation|test|eval|dev|he
 _MAY: Final = (
     "{0.function} (line {0.line}) divides, or takes a logarithm or a root, of what nothing keeps away from 0: samples "
     "of validation may be 0, or all equal, where those of training are not."
+)
+_EDGES: Final = {
+    "log1p": "below -1 that is NaN, and at -1 minus infinity",
+    "log": "below 0 that is NaN, and at 0 minus infinity",
+    "log2": "below 0 that is NaN, and at 0 minus infinity",
+    "log10": "below 0 that is NaN, and at 0 minus infinity",
+}
+_BOUNDS: Final = re.compile(r"clamp|clip|relu|max|abs|exp|softplus|sigmoid|square|std|var|norm|sum|eps|1e-|\*\*")
+_MEASURES: Final = (
+    "Look at what line {0.line} takes the {1} of, first at what the model predicts: bound it from below by the least "
+    "value that it can have, as 0 for a count or a price. If that is not it, check the inputs of every validation "
+    "batch and the model's buffers."
 )
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
 _SPREADS_CODE: Final = (
@@ -71,6 +84,36 @@ def behind_validation(process: Process, told: str) -> Prepared | None:
     """The line that :func:`for_validation` finds, with what it may do; `told`: what is known besides."""
     found = for_validation(process)
     return Prepared(f"{told} {_MAY.format(found)}", *remedy(process, found), found) if found is not None else None
+
+
+def measured(process: Process, evaluation: Location | None, told: str) -> Prepared | None:
+    """The only line of the function that evaluates which takes the logarithm of tensors, as an error of logarithms
+    does; `evaluation`: where it calls the model, and `told`: what is known besides."""
+    if evaluation is None or evaluation.file_function in process.functions("backward", "training-call"):
+        return None
+    places = {one.line: one for one in process.locations("singular") if one.file_function == evaluation.file_function}
+    found: list[tuple[Location, str, list[str]]] = []
+    for line in places.values():
+        own = own_statement.at(process, line)
+        if own is None or _REPORTS.match(line.source) or bounds.is_bounded(process, line):
+            continue
+        for name in _EDGES:
+            taken = [own.parsed.operand(one) for call in own.parsed.calls(name) if (one := _taken(call)) is not None]
+            taken = [one for one in taken if not _BOUNDS.search(one)]
+            found += [(line, name, taken)] if taken else []
+    if len(found) != 1:
+        return None
+    line, name, texts = found[0]
+    said = f"Line {line.line} takes the {name} of what it does not bound itself: {_EDGES[name]}."
+    code = f"# right before line {line.line}\nprint({', '.join(f'{one}.min()' for one in dict.fromkeys(texts))})"
+    return Prepared(f"{told} {said}", _MEASURES.format(line, name), code, line)
+
+
+def _taken(call: ast.Call) -> ast.expr | None:
+    """The tensor that a logarithm is taken of: a number's, of the module math, raises an error instead of NaN."""
+    if parsed_line.is_function_of_torch(call.func):
+        return call.args[0] if len(call.args) == 1 and not call.keywords else None
+    return call.func.value if isinstance(call.func, ast.Attribute) and not call.args else None
 
 
 def for_validation(process: Process) -> Location | None:

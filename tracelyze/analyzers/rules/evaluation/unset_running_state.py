@@ -59,6 +59,11 @@ def _serves(process: Process, model: int, unset: list[Row]) -> bool:
     return bool(held) and model not in held and often
 
 
+def _called(row: Row) -> str:
+    """A training step may keep only the layers in eval mode, as functions do that a model applies."""
+    return "in a training step with its normalisation in eval mode" if row["training"] else "in eval mode"
+
+
 def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
@@ -92,7 +97,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         confidence="certain",
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
-            f"After step {row['step']:,} {name} was called in eval mode, and {state} "
+            f"After step {row['step']:,} {name} was called {_called(row)}, and {state} "
             + (f"What was measured that way says {much} about the weights. {whence}" if late else harm)
         ),
         fix=fix,

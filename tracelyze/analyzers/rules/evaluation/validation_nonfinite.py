@@ -62,7 +62,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
     told = _told(process, FILTERED if filtered else training.told)
     divides = None if filtered or _normalises(process) else preparing.behind_validation(process, told)
-    count, cause = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process) or divides
+    takes = None if filtered else preparing.measured(process, _evaluation(process), told)
+    count, cause = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process) or divides or takes
     return [
         Finding(
             rule=RULE.id,
