@@ -332,6 +332,33 @@ def test_a_warm_up_that_is_too_long_is_made_shorter_and_not_stepped_otherwise(ma
     assert "would take" not in make.check("learning-rate-schedule", stairs)[2].summary
 
 
+@pytest.mark.parametrize(
+    ("rates", "backwards", "status"),
+    [
+        ([0.01 * index / 640 for index in range(COUNT)], 16, "fired"),
+        ([0.01 * index / 640 for index in range(COUNT)], 1, "passed"),  # nothing is accumulated: perhaps a trial run
+        (
+            [0.01 * index / COUNT for index in range(COUNT)],
+            16,
+            "passed",
+        ),  # a test of rates, up to the one that is given
+        ([0.01 * (index / 640) ** 2 for index in range(COUNT)], 16, "passed"),  # no line: its length is not known
+        ([0.01 * min(1.0, index / 300) for index in range(COUNT)], 16, "passed"),  # warmed up
+    ],
+)
+def test_a_warm_up_that_counts_batches_of_which_a_step_accumulates_several(
+    make: Any, rates: list[float], backwards: int, status: str
+) -> None:
+    steps = make.steps() | {"lr": rates, "backwards": [backwards] * COUNT}
+    process = make.process(steps, more={"schedules": [scheduler("LambdaLR", steps=COUNT)]})
+    got, _, finding = make.check("learning-rate-schedule", process)
+    assert got == status
+    if finding is not None:
+        assert finding.confidence == "likely"
+        assert "accumulates 16 batches: counted in batches, 640 make 40 steps" in finding.summary
+        assert "warmup_steps = 40  # 640 batches" in finding.fix_code
+
+
 def test_a_scheduler_that_is_stepped_for_another_optimizer_is_not_called_idle(make) -> None:
     """A function that makes optimizer and scheduler is called twice: one scheduler waits, the other is stepped."""
     idle = scheduler("LambdaLR", steps=0, lowest_lr=None, highest_lr=None)

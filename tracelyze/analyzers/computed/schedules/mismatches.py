@@ -170,21 +170,37 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
         return None
     row = schedulers[0]
     climbs = _climbs(rate) and rate[-1] > rate[len(rate) // 2]
-    if not climbs or not 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0) or row["steps"] < PER_STEP * count:
+    if not climbs or rate[-1] <= 0 or row["steps"] < PER_STEP * count:
         return None
-    reached, takes = _last_rate(optimization), _length_of_warm_up(rate, row)
+    reached, takes, each = _last_rate(optimization), _length_of_warm_up(rate, row), _batches_of_a_step(optimization)
+    of_batches = each > 1 and takes >= ABOUT * count
+    if rate[-1] > ALMOST * (row["base_lr"] or 0.0) and not of_batches:
+        return None
     told = f" As it climbs, it would take about {takes:,} steps." if takes else ""
-    fitting = max(1, round(TWENTIETH * count))
+    fitting = max(1, round(takes / each if of_batches else TWENTIETH * count))
+    if of_batches:
+        told += f" A step accumulates {each} batches: counted in batches, {takes:,} make {plural(fitting, 'step')}."
     return Mismatch(
         scheduler=row,
         title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
         what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
         f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{told}",
-        fix="Set the warm-up to a few percent of the actual number of steps, and adjust the rest of the schedule, "
+        fix=f"Count the warm-up and the length of the schedule in steps of the optimizer, not in batches: {each} "
+        "batches make one."
+        if of_batches
+        else "Set the warm-up to a few percent of the actual number of steps, and adjust the rest of the schedule, "
         "such as its length, to match.",
-        code=f"total_steps = {count}  # all that this training makes\nwarmup_steps = {fitting}  # a twentieth of them",
+        code=f"total_steps = {count}  # all that this training makes\nwarmup_steps = {fitting}"
+        f"  # {f'{takes:,} batches' if of_batches else 'a twentieth of them'}",
         setting=Setting(WARM_UPS, (takes - 1, takes, takes + 1), str(fitting), called=WARM_UP) if takes else None,
+        confidence="likely" if of_batches else None,
     )
+
+
+def _batches_of_a_step(optimization: Optimization) -> int:
+    """How many backwards the median step accumulates; 1 where that is not known."""
+    parts = optimization.steps["backwards"]
+    return int(np.median(parts[np.isfinite(parts)])) if np.isfinite(parts).any() else 1
 
 
 def _length_of_warm_up(rate: Floats, row: Row) -> int:

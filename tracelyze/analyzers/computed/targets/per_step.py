@@ -22,10 +22,9 @@ OF_TRANSFORMERS: Final = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
     "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
 )
-OF_A_TRAINER: Final = (
-    "# in compute_loss, which the Trainer gives the tokens of the whole step; its other arguments stay as they are:\n"
-    "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
-)
+IN_COMPUTE_LOSS: Final = "# in compute_loss, which the Trainer gives the tokens of the whole step{}:\n"
+OTHERS_STAY: Final = "; its other arguments stay as they are"
+SUMMED: Final = "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
 COUNTED: Final = (
     "targets = sum((y != -100).sum() for _, y in micro_batches)  # before any backward; -100: ignore_index\n"
 )
@@ -98,7 +97,8 @@ def _by_call(optimization: Optimization, loss: Location | None) -> str:
     its own call of the loss where that is known."""
     place = optimization.loss_location
     if place is not None and place.function.rpartition(".")[2] == "compute_loss":
-        return OF_A_TRAINER
+        summed = divided.summed(optimization.process, loss, OF_TORCH, "num_items_in_batch")
+        return IN_COMPUTE_LOSS.format("" if summed else OTHERS_STAY) + (summed or SUMMED)
     if texts.symbols(optimization.process, "end_symbol"):
         return OF_TRANSFORMERS
     summed = divided.summed(optimization.process, loss, OF_TORCH, "targets")
