@@ -542,6 +542,36 @@ def test_reading_in_order_repeats_batches_where_an_index_stands_for_a_sample(mak
 
 
 @pytest.mark.parametrize(
+    ("head", "call", "over", "named"),
+    [
+        ("def train(model, batches):", "train(net, train_loader)", "batches", "train_loader"),
+        ("def train(self, batches, epoch):", "self.train(self.loaders.train, epoch)", "batches", "self.loaders.train"),
+        ("def train(model, *, batches):", "train(net, batches=train_loader)", "batches", "train_loader"),
+        ("def train(self, epoch):", "self.train(epoch)", "self.batches", "self.batches"),
+        ("def train(self, epoch):", "trainer.train(epoch)", "self.batches", ""),
+        ("def train(model, batches):", "train(net, wrapped(train_loader))", "batches", ""),
+        ("def train(model,", "train(net, train_loader)", "batches", ""),
+        ("def train(model, batches):", "fit(net, train_loader)", "batches", None),
+    ],
+)
+def test_a_loop_over_epochs_that_calls_the_function_of_the_other_loop(make, head, call, over, named) -> None:
+    """The edit knows the loader by what the call gives; `named` is None where that loop calls another function."""
+    lines = {"file": "train.py", "function": "main"}
+    inner = {"file": "train.py", "function": "train", "line": 3, "excerpt": f"{head}\n    model.train()"}
+    sites = [
+        inner | {"site": 60, "role": "loader", "source": f"for x, y in {over}:", "excerpt_line": 1},
+        lines | {"site": 61, "role": "epochs", "line": 19, "source": "for epoch in range(9):", "excerpt_line": 19}
+        | {"excerpt": f"    for epoch in range(9):\n        loss = {call}\n    print(loss)"},
+    ]  # fmt: skip
+    loader = RANDOM | {"loader": 0, "sampler": "DistributedSampler", "site": 60, "made_at": 2}
+    _, _, finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), [loader], sites=sites)
+    assert (finding.location is not None and finding.location.line == 19) == (named is not None)
+    added = finding.diff.added if finding.diff else None
+    told = f"        {named}.sampler.set_epoch(epoch)"
+    assert added == (["    for epoch in range(9):", told] if named else None)
+
+
+@pytest.mark.parametrize(
     ("made", "over", "edited"),
     [
         ("loader = DataLoader(data, sampler=sampler)", "for x, y in loader:", True),

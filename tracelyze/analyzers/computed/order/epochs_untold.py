@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import called, recorded_text
+from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -68,16 +70,61 @@ def of(process: Process, loader: Mapping[str, Any]) -> Untold | None:
 
 
 def _loop_over_epochs(process: Process, loader: Mapping[str, Any], holder: str) -> tuple[Location | None, Diff | None]:
-    """The loop over epochs around the one over this loader, and the edit that tells its `holder`, a sampler of it, the
-    epoch: only where that loop goes over the very variable that the line which makes the loader assigns."""
+    """The loop over epochs around the one over this loader, or that calls its function, and the edit that tells its
+    `holder`, a sampler of it, the epoch: only where that loop knows the very variable that holds the loader."""
     loop, over, made = process.location("epochs"), process.site(loader.get("site")), process.site(loader.get("made_at"))
-    if loop is None or over is None or loop.file_function != over.file_function:
+    if loop is None or over is None or loop.file != over.file:
         return None, None
     text = recorded_text.around(process, loop).get(loop.line, "")
     head, named = _EPOCHS.fullmatch(text), _OVER.fullmatch(over.source)
-    if over.line <= loop.line or head is None:
+    if head is None:
         return None, None
-    if named is None or made is None or called.assigned(made) != named["loader"] or made.function != loop.function:
+    if loop.function == over.function:
+        if over.line <= loop.line:
+            return None, None
+        own = named is not None and made is not None and made.function == loop.function
+        name = named["loader"] if named is not None and made is not None and own else ""
+        name = name if made is not None and called.assigned(made) == name else ""
+    else:
+        call = _call_in(process, loop, over.function)
+        if call is None:
+            return None, None
+        name = _given(process, call, over, named["loader"]) if named is not None else ""
+    if not name:
         return loop, None
-    told = f"{head['indent']}    {named['loader']}.{holder}.set_epoch({head['epoch']})"
+    told = f"{head['indent']}    {name}.{holder}.set_epoch({head['epoch']})"
     return loop, Diff(loop.file, loop.line, [text], [text, told])
+
+
+def _call_in(process: Process, loop: Location, function: str) -> ast.Call | None:
+    """The only call of a function in the recorded lines of a loop, on one line."""
+    texts = recorded_text.around(process, loop)
+    depth = recorded_text.indent_of(texts.get(loop.line, ""))
+    found: list[ast.Call] = []
+    for line in sorted(at for at in texts if at > loop.line):
+        text = texts[line]
+        if text.strip() and recorded_text.indent_of(text) <= depth:
+            break
+        parsed = parsed_line.parse(text.strip()) if re.search(rf"\b{re.escape(function)}\s*\(", text) else None
+        found += parsed.calls(function) if parsed is not None else []
+    return found[0] if len(found) == 1 else None
+
+
+def _given(process: Process, call: ast.Call, over: Location, loader: str) -> str:
+    """What a call gives a function under the name of the loader that it goes over, where that is a plain name; a
+    loader that an object keeps, if the call is one of its own methods."""
+    if loader.startswith("self."):
+        return loader if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self" else ""
+    heads = [text.strip() for text in recorded_text.around(process, over).values()]
+    heads = [text for text in heads if re.match(rf"def {re.escape(over.function)}\b.*:$", text)]
+    try:
+        made = ast.parse(f"{heads[0]} pass").body[0] if len(heads) == 1 else None
+    except SyntaxError:
+        return ""
+    if not isinstance(made, ast.FunctionDef) or any(isinstance(one, ast.Starred) for one in call.args):
+        return ""
+    taken = [one.arg for one in (*made.args.posonlyargs, *made.args.args)]
+    taken = taken[isinstance(call.func, ast.Attribute) and taken[:1] == ["self"] :]
+    given = dict(zip(taken, call.args, strict=False)) | {str(one.arg): one.value for one in call.keywords}
+    value = given.get(loader)
+    return ast.unparse(value) if isinstance(value, ast.Name | ast.Attribute) else ""
