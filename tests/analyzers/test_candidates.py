@@ -206,6 +206,31 @@ def test_scaled_values_that_nothing_reads(make: Any) -> None:
     assert unread.remedy(make.process(sites=sites[:2])) is None, "the values as they were go unused as well"
 
 
+@pytest.mark.parametrize(
+    ("head", "line", "code"),
+    [
+        ("for name, part in parts.items():", "part = (part - mean) / std", "parts[name] = (part - mean) / std"),
+        (
+            "for i, x in enumerate(self.rows):",
+            "x = x.sub(1) if i else (x - m) / s",
+            "self.rows[i] = x.sub(1) if i else (x - m) / s",
+        ),
+        ("for part in parts.values():", "part = (part - mean) / std", ""),
+        ("for name, part in parts.items():", "part = part.dropna()", None),
+        ("for name, part in parts.items():", "part = (mean - part) / std", None),
+    ],
+)
+def test_values_that_are_scaled_into_the_variable_of_a_loop(make: Any, head: str, line: str, code: str | None) -> None:
+    site = {"site": 30, "role": "left-alone", "file": "t.py", "line": 62, "function": "prepare", "source": line}
+    site |= {"excerpt": f"    {head}\n        {line}\n    return parts", "excerpt_line": 61}
+    found = unread.remedy(make.process(sites=[site]))
+    assert (found and found.code) == code
+    if found is not None:
+        assert number(found.place) == 62
+        held = code.partition("[")[0] if code else "What the loop goes over"
+        assert f"{held} still holds the values as they were" in found.fix
+
+
 def scaled_in_vain(make: Any, *lines: str) -> Any:
     text = "\n".join(f"    {one}" for one in lines)
     last = {"site": 30, "role": "dataloader", "file": "t.py", "line": 60 + len(lines), "function": "main"}

@@ -208,6 +208,33 @@ def test_functional_dropout_that_does_not_follow_the_mode(make: Any) -> None:
     assert dropout_call.by_mode(process_with(make, module), []) is None
 
 
+@pytest.mark.parametrize(
+    ("part", "made", "by_mode"),
+    [
+        ("blocks.0.qkv", "self.qkv = nn.Linear(8, 24)", True),
+        ("blocks.0.qkv", "self.norm, self.qkv = nn.LayerNorm(8), nn.Linear(8, 24)", True),
+        ("blocks.0.other", "self.other = nn.Linear(8, 24)", False),
+        ("", "self.qkv = Model()", False),  # holds a model, and may be none
+        ("0", "self.qkv = nn.Linear(8, 24)", False),
+    ],
+)
+def test_a_method_that_forward_calls_knows_the_mode_of_its_module(
+    make: Any, part: str, made: str, by_mode: bool
+) -> None:
+    text = "def attend(self, x):\n        q, k, v = self.qkv(x)\n        y = attention(q, dropout_p=self.rate)"
+    row = {"file": "m.py", "function": "attend", "excerpt": text, "excerpt_line": 30}
+    drops = row | {"site": 1, "role": "dropout", "line": 32, "source": "y = attention(q, dropout_p=self.rate)"}
+    drops |= {key: value.replace("attention(", "F.scaled_dot_product_attention(q, k, ")
+              for key, value in drops.items() if key in ("source", "excerpt")}  # fmt: skip
+    built = {"site": 2, "role": "module", "file": "m.py", "line": 12, "function": "__init__", "source": made}
+    modules = [{"model": 0, "module": part, "kind": "Linear", "made_at": 2}]
+    process = make.process(sites=[drops, built], more={"modules": modules})
+    edit = dropout_call.by_mode(process, dropout_call.lines(process))
+    assert (edit is not None) is by_mode
+    if edit is not None:
+        assert "dropout_p=self.rate if self.training else 0.0" in edit.added[0]
+
+
 def test_all_calls_of_dropout_that_stand_together_follow_the_mode(make: Any) -> None:
     lines = ["        x = F.dropout(x, 0.6)", "        x = F.relu(self.first(x))", "        x = F.dropout(x, p=0.5)"]
     text = {"file": "model.py", "function": "forward", "excerpt": "\n".join(lines), "excerpt_line": 20}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FIX: Final = "Functional dropout does not know the mode of the model: hand it over."
 EXAMPLE: Final = "x = F.dropout(x, p=0.1, training=self.training)  # dropout_p=0.1 if self.training else 0.0"
 _TRAINING: Final = 2  # the place of `training` among the arguments of torch's functions
+_CALLED: Final = re.compile(r"\bself\.(\w+)\(")
 _SHOWN: Final = 4  # lines that a sentence can bear
 
 
@@ -56,10 +57,24 @@ def example(process: Process, found: list[Location]) -> str:
 
 
 def by_mode(process: Process, found: list[Location]) -> Diff | None:
-    """The lines with the mode handed over, in a forward, whose module knows it: all of them where they stand together,
-    else the first."""
-    inside = [place for place in found if place.function.rpartition(".")[2] == "forward"]
+    """The lines with the mode handed over, in a method of a module, which knows it: all of them where they stand
+    together, else the first."""
+    inside = [place for place in found if _is_of_a_module(process, place)]
     changed = [line_edits.dropping_by_mode(process, place) for place in inside]
     known = [one for one in changed if one is not None]
     whole = edits.together(process, inside[0], known) if len(known) == len(found) > 0 else None
     return whole or (changed[0] if changed and inside[0] == found[0] else None)
+
+
+def _is_of_a_module(process: Process, place: Location) -> bool:
+    """Whether a line stands in a forward, or in a method that calls a part of its object: `self.query(x)`, where the
+    model has a part of that name, made as `self.query`. What holds a whole model is no module for that."""
+    if place.function.rpartition(".")[2] == "forward":
+        return True
+    called = set(_CALLED.findall("\n".join(recorded_text.of_function(process, place).values())))
+    for row in process.tables["modules"].records():
+        name, made = str(row["module"] or "").rpartition(".")[2], process.site(row["made_at"])
+        assigned = made is not None and made.file == place.file and made.source.partition("=")[0]
+        if name in called and assigned and f"self.{name}" in assigned.replace(" ", "").split(","):
+            return True
+    return False

@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 _SCALES: Final = ("transform", "fit_transform", "normalize", "standardize")
 _RETURNS: Final = ("transform", "fit_transform")
 _CALLED: Final = re.compile(r"\.(?:fit_)?transform\s*\(")
+_LOOP: Final = re.compile(
+    r"\s*for (?P<key>\w+), (?P<value>\w+) in (?:(?P<items>[\w.]+)\.items\(\)|enumerate\((?P<listed>[\w.]+)\)):"
+    r"\s*(?:#.*)?$"
+)
 _IN_PLACE: Final = re.compile(r"\bcopy\s*=\s*False\b")  # such a scaler may write into what it is given
 
 
 def remedy(process: Process) -> Remedy | None:
     """The first line that takes what was scaled as it was before, with the scaled values in it; else the first one that
-    scales values and drops them. None where several functions hold such lines."""
-    return _of_names(process) or _of_dropped(process)
+    scales values and drops them, or keeps them in the variable of a loop alone. None where several functions hold such
+    lines."""
+    return _of_names(process) or _of_dropped(process) or _of_a_loop(process)
 
 
 def _of_names(process: Process) -> Remedy | None:
@@ -66,6 +71,48 @@ def _of_dropped(process: Process) -> Remedy | None:
         f"was." + (f" The same goes for line{'s' * (len(others) > 1)} {listed(others, most=4)}." if others else "")
     )
     return Remedy(fix, "\n".join(f"{of} = {one.source}" for _, (one, of) in sorted(calls.items())), places[0])
+
+
+def _of_a_loop(process: Process) -> Remedy | None:
+    """The only line that scales the variable of a loop into itself, which nothing reads: what the loop goes over holds
+    the values as they were."""
+    lines = {one.file_line: one for one in process.locations("left-alone")}
+    statements = [(place, own_statement.at(process, place)) for place in lines.values()]
+    found = [(place, own, target) for place, own in statements if own and (target := _scaled_into(own)) is not None]
+    if len(found) != 1:
+        return None
+    place, own, target = found[0]
+    kept = _kept_in(recorded_text.of_function(process, place), place.line, target.id)
+    fix = (
+        f"Keep what line {place.line} makes: it gives the scaled values to {target.id}, the variable of its loop, and "
+        f"nothing reads that. {kept[0] if kept else 'What the loop goes over'} still holds the values as they were."
+    )
+    return Remedy(fix, own.dedented(own.parsed.with_parts({target: kept[1]})) if kept else "", place)
+
+
+def _scaled_into(own: OwnStatement) -> ast.Name | None:
+    """The name that a statement gives the difference of what went by it to something, over something."""
+    made = own.parsed.statement
+    target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+    if not isinstance(made, ast.Assign) or not isinstance(target, ast.Name):
+        return None
+    quotients = [one for one in ast.walk(made.value) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)]
+    shifted = [one.left for one in quotients if isinstance(one.left, ast.BinOp) and isinstance(one.left.op, ast.Sub)]
+    of = {node.id for one in shifted for node in ast.walk(one.left) if isinstance(node, ast.Name)}
+    return target if target.id in of else None
+
+
+def _kept_in(lines: dict[int, str], number: int, name: str) -> tuple[str, str] | None:
+    """What the loop around a line goes over, and where in it the variable of this name stands: `frames` and
+    `frames[key]`; None where that is another loop than over items() or enumerate()."""
+    depth = recorded_text.indent_of(lines.get(number, ""))
+    while number - 1 in lines and (recorded_text.indent_of(lines[number]) >= depth or not lines[number].strip()):
+        number -= 1
+    head = _LOOP.match(lines[number])
+    if head is None or head["value"] != name:
+        return None
+    over = head["items"] or head["listed"]
+    return over, f"{over}[{head['key']}]"
 
 
 def _bare(own: OwnStatement | None) -> str:
