@@ -63,3 +63,43 @@ def test_a_model_that_is_trained_goes_back_into_train_mode(make: Any) -> None:
 def test_what_may_be_the_same_model_is_not_told_apart(make: Any, mode: str, call: str) -> None:
     inside = {"site": 9, "role": "loss", "file": "train.py", "line": 40, "function": "step", "source": "y = model(x)"}
     assert "stays in train mode" not in finding(make, mode, call, more=(inside,)).fix
+
+
+PHASES = """
+def fit(model, loaders):
+    model.train()
+    for phase in ("train", "val"):
+        for x, y in loaders[phase]:
+            {switch}
+                # both phases
+                out = {called}(x)
+                loss = loss_of(out, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "called", "more", "call"),
+    [
+        ('with torch.set_grad_enabled(phase == "train"):', "model", (), 'model.train(phase == "train")'),
+        ("with torch.set_grad_enabled(training):  # or not", "self.net", (), "self.net.train(training)"),
+        ("with torch.set_grad_enabled(True):", "model", (), ""),
+        ("with torch.no_grad():", "model", (), ""),
+        ("if phase:", "model", (), ""),
+        ("with torch.set_grad_enabled(training):", "model", ("eval-mode",), ""),  # a part of the model, perhaps
+    ],
+)
+def test_a_condition_that_switches_gradients_switches_the_mode_too(make: Any, switch, called, more, call) -> None:
+    text = PHASES.format(switch=switch, called=called).strip()
+    at = {"file": "train.py", "function": "fit", "excerpt": text, "excerpt_line": 1, "line": 7}
+    sites = [
+        at | {"site": number, "role": role, "source": text.split("\n")[6].strip()}
+        for number, role in enumerate(("forward", "training-call"), 3)
+    ]
+    sites += [at | {"site": 9, "role": role, "line": 2, "source": "model.backbone.eval()"} for role in more]
+    columns = {"model_in_train": [True] * 4, "modules_in_train": [3] * 4, "modules": ["Dropout x3"] * 4}
+    columns |= {"site": [3] * 4, "trained": [True] * 4, "dropouts": [9] * 4, "model": [0] * 4}
+    found = make.check("eval-in-train-mode", make.process(evals=dict(make.evals()) | columns, sites=sites))[2]
+    assert (found.diff.added if found.diff else None) == ([f"{' ' * 12}{call}"] if call else None)
+    if call:
+        assert (found.location.line, found.diff.line, found.seen_at.line) == (5, 5, 7)
+        assert found.fix == f"Line 5 turns gradients on in training only: set the mode by it, too, with {call}."

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.modes import another_model, back_in_training, never_switched, own_train
+from tracelyze.analyzers.evidence.modes import (
+    another_model,
+    back_in_training,
+    beside_gradients,
+    never_switched,
+    own_train,
+)
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -91,6 +97,9 @@ def mode(
     missing = never_switched.of(process, seen_at, begins, judged) if judged is not None else None
     if missing is not None:
         return Mode(missing.fix, missing.call, begins, missing.diff)
+    beside = beside_gradients.of(process, seen_at)
+    if beside is not None:
+        return Mode(beside.fix, beside.call, beside.place, beside.diff)
     return Mode(FIX, CODE)
 
 
