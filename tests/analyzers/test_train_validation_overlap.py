@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.splits import copies as split_copies
 from tracelyze.analyzers.computed.splits import overlap
 
 RULE = "train-validation-overlap"
@@ -341,6 +342,10 @@ def test_copies_before_the_split_are_named_by_their_line_and_counted_by_what_was
     assert (finding.location.line, finding.seen_at.line) == (12, 13)
 
 
+def number_of(finding, name: str) -> float:
+    return float(next(one.value for one in finding.evidence if one.name == name))
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 def test_fewer_copies_are_told_where_a_line_above_the_split_draws_them(make, repeats: bool) -> None:
     draw = random.Random(0)
@@ -358,9 +363,32 @@ def test_fewer_copies_are_told_where_a_line_above_the_split_draws_them(make, rep
     status, reason, finding = make.check(RULE, process)
     assert status == "fired", reason
     assert ("copies before the split" in finding.summary) == repeats
+    met = number_of(finding, "validation samples met in training") / 184
+    assert number_of(finding, "share trained on") == pytest.approx(met), "equal samples are met more often than others"
+    assert ("At least 21% of the validation samples checked" in finding.title) == (not repeats)
     if repeats:
         assert finding.location.line == 12
         assert finding.fix_code == f"{split}\ntrain_df = balance(train_df)  # these alone"
+
+
+@pytest.mark.parametrize(
+    ("copies", "code"),
+    [
+        ("df = oversample(rows)", "train = oversample(train)"),
+        ("df = oversample(rows, 3)", "train = oversample(train, 3)"),
+        ("df = oversample(rows, labels)", ""),
+        ("df = make_balanced(rng)", ""),
+        ("df = oversample(load())", ""),
+    ],
+)
+def test_a_split_of_what_the_copies_are_made_of(make, copies: str, code: str) -> None:
+    split = "train, val = train_test_split(df, stratify=df.y)"
+    site = {"site": 5, "role": "split", "file": "t.py", "line": 12, "function": "load", "source": split}
+    site |= {"excerpt": f"def load():\n    {copies}\n    {split}", "excerpt_line": 10}
+    process = make.process(sites=[site])
+    place = process.site(5)
+    shown = f"train, val = train_test_split(rows, stratify=rows.y)\n{code}  # these alone" if code else ""
+    assert split_copies._split_first(process, place, split_copies._made_above(process, place)) == shown
 
 
 SPLITTING = """\

@@ -25,6 +25,9 @@ _COPIES: Final = re.compile(
     r"=.*(?:\b\w*(?:over_?sampl|re_?sampl|up_?sampl|duplicat|replicat|repeat|augment|balanc|smote|tile\b)\w*)\s*\(",
     re.IGNORECASE,
 )
+_NO_DATA: Final = re.compile(
+    r"rng|rand|gen|seed|path|file|dir|cfg|conf|arg|opt|size|count|num|^n_?\w?$|^[a-z]$", re.IGNORECASE
+)
 _PARTS: Final = 2  # of a split: the training data and what is held out
 _ONCE: Final = re.compile(r"\breplace(?:ment)?\s*=\s*False")
 
@@ -70,18 +73,40 @@ def _made_above(process: Process, split: Location | None) -> Location | None:
 
 
 def _split_first(process: Process, split: Location | None, copied: Location | None) -> str:
-    """The script's own split into two parts, with the call that copies below it; empty where that gives back anything
-    but what is split."""
-    own, name = own_statement.at(process, split), copied and _gives_back(copied) and copied.source.split("=")[0].strip()
+    """The script's own split into two parts, of what the call that copies is given, and that call below it for one of
+    them; empty where the call is given more, or gives back anything but what is split."""
+    own, given = own_statement.at(process, split), copied and _given(copied)
     made = own.parsed.statement if own is not None else None
     parts = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
     train = parts.elts[0] if isinstance(parts, ast.Tuple) and len(parts.elts) == _PARTS else None
-    if own is None or copied is None or not name or not name.isidentifier() or not isinstance(train, ast.Name):
+    if own is None or copied is None or not given or not isinstance(train, ast.Name):
         return ""
-    named = re.compile(rf"(?<![\w.]){name}\b(?!=(?!=))")
-    if not named.search(own.text.partition("=")[2]):
+    target, before = given
+    targets, _, divides = own.text.partition("=")
+    if not _is(target).search(divides):
         return ""
-    return f"{own.dedented(own.text)}\n{named.sub(train.id, copied.source.split('#')[0].rstrip())}  # these alone"
+    called = copied.source.split("#")[0].rstrip().partition("=")[2]
+    again = f"{train.id} ={_is(before).sub(train.id, called)}  # these alone"
+    return own.dedented(f"{targets}={_is(target).sub(before, divides)}") + f"\n{again}"
+
+
+def _is(name: str) -> re.Pattern[str]:
+    """A name, and neither a longer one, an attribute, nor an argument's."""
+    return re.compile(rf"(?<![\w.]){name}\b(?!=(?!=))")
+
+
+def _given(line: Location) -> tuple[str, str] | None:
+    """The name that a line assigns, and the only one that its call is given in its place, as in `x = copies(x, 3)`."""
+    parsed = parsed_line.of(line)
+    made = parsed.statement if parsed is not None else None
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.value, ast.Call):
+        return None
+    target, names = made.targets[0], [one.id for one in made.value.args if isinstance(one, ast.Name)]
+    if not isinstance(target, ast.Name) or not (target.id in names or len(names) == 1):
+        return None
+    if target.id not in names and _NO_DATA.search(names[0]):
+        return None
+    return target.id, target.id if target.id in names else names[0]
 
 
 def _above(process: Process, split: Location | None) -> list[Location]:

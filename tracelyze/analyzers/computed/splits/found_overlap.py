@@ -19,18 +19,20 @@ def finding(
     process: Process, rule: str, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits
 ) -> Finding:
     """The finding of a validation set, read by `loader` (its row, empty without one), and its first pass."""
-    part = "All" if percent(found.share) == percent(1.0) else f"About {percent(found.share)} of the"
+    counted = found.doubled >= limits["share"]  # equal samples are met more often: how many more there are is not known
+    share = min(found.share, found.hits / found.looked) if counted else found.share
+    part = "All" if percent(share) == percent(1.0) else f"{'At least' if counted else 'About'} {percent(share)} of the"
     split = script_lines.split(process)
     anew = redrawn.at(process, split, process.site(loader.get("site")) if loader else None)
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
-        title=f"{part} validation samples are also in the training data",
+        title=f"{part} validation samples{' checked' * counted} are also in the training data",
         summary=(
             f"{plural(found.hits, 'sample')} of the {found.looked:,} checked in validation were also seen "
-            f"{found.where}: {part.lower()} validation data are training data. On these, validation measures "
-            "memorisation, so its numbers are too good."
+            f"{found.where}: {part.lower()} validation data{' checked' * counted} are training data. On these, "
+            "validation measures memorisation, so its numbers are too good."
         ),
         fix=anew.fix
         if anew is not None
@@ -44,8 +46,9 @@ def finding(
         first_step=first.step,
         evidence=[
             Evidence("validation samples met in training", found.hits, "samples", *limits.against("hits")),
-            Evidence("share trained on", found.share, "share", *limits.against("share")),
-            Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
+            Evidence("share trained on", share, "share", *limits.against("share")),
+            *[Evidence("standard error of that share", (share / found.expected) ** 0.5, "share", role="basis")]
+            * (not counted),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
         diff=anew.edit if anew is not None else None,
