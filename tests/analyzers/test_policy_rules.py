@@ -31,6 +31,7 @@ def test_entropy_that_the_loss_punishes(make: Any) -> None:
     status, _, finding = make.check(ENTROPY, process(make, entropies(FALLING, 1)))
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert "0.22" in finding.title
+    assert "(median of the last 3 looks, at steps " in finding.summary, "the last looks are not the end of the run"
 
 
 @pytest.mark.parametrize(

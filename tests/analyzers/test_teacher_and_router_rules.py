@@ -231,6 +231,26 @@ def test_since_when_a_gate_has_favourites(make: Any) -> None:
     assert make.check(ROUTER, late)[2].first_step == 20
 
 
+@pytest.mark.parametrize(
+    ("source", "function", "line"),
+    [
+        ("loss = F.mse_loss(out, y)", "main", 9),
+        ("self.loss_of(out, y)", "main", 12),  # where it is assigned is not known
+        ("loss = F.mse_loss(out, y)", "forward", 12),
+    ],
+)
+def test_a_balance_is_added_where_the_loss_is_assigned(make: Any, source: str, function: str, line: int) -> None:
+    row = {"module": "moe.router", "kind": "Linear", "elements": 4096, "experts": 8, "idle": 6.0}
+    rows = [row | {"step": 20 * n, "busiest": 3.0, "busiest_share": 0.6} for n in range(6)]
+    at = {"file": "train.py", "function": "main"}
+    sites = [
+        at | {"site": 90, "role": "loss", "line": 9, "source": source, "function": function},
+        at | {"site": 91, "role": "backward", "line": 12, "source": "loss.backward()"},
+    ]
+    finding = make.check(ROUTER, make.process(sites=sites, more={"activations": rows}))[2]
+    assert finding.location.line == line
+
+
 def test_a_gate_that_collapses_after_most_looks(make: Any) -> None:
     """Looks get rarer: three of twelve lie in the last two thirds of the run."""
     steps = [1, 10, 15, 23, 33, 50, 75, 113, 140, 150, 250, 350]

@@ -13,7 +13,7 @@ from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.evidence.editing.remade import signs
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -103,6 +103,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
     backward = optimization.backward_location if optimization is not None else None
     line = script_lines.only(process, "entropy", r"^(?!.*\bprint\()")
     added = signs.entropy_subtracted(process, backward)
+    late = [f"{int(step) + 1:,}" for step in steps[-_END:]]
     return Finding(
         rule=rule,
         severity="warning",
@@ -111,8 +112,8 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         summary=(
             "The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
             f"the policy more deterministic, whatever it is rewarded for. Its entropy fell from {number(first)} to "
-            f"{number(last)}; a uniform policy has {number(float(seen.most[known][0]))}. A policy that always does the "
-            "same thing does not explore."
+            f"{number(last)} (median of the last {_END} looks, at steps {listed(late, len(late))}); a uniform policy "
+            f"has {number(float(seen.most[known][0]))}. A policy that always does the same thing does not explore."
         ),
         fix="Subtract the entropy: the loss is minimised, and the entropy should stay large.",
         fix_code=""
@@ -124,7 +125,14 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         last_step=int(steps[-1]) + 1,
         evidence=[
             Evidence("losses that entropy makes larger", share, "share", *limits.against("punished")),
-            Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left"), role="most"),
+            Evidence(
+                f"entropy in the last {_END} looks",
+                last,
+                "",
+                limits["left"] * first,
+                limits.source("left"),
+                role="most",
+            ),
             Evidence("entropy at the start", first),
         ],
         location=(added[0] if added else line) or backward,

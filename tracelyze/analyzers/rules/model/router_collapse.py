@@ -103,7 +103,9 @@ def _finding(
             Evidence("tokens for which one expert is chosen", busiest, "share"),
             Evidence("measurements", len(rows), "measurements", *limits.against("looks"), role="basis"),
         ],
-        location=(mistake.place if mistake else None) or process.module_location(name) or seen,
+        location=(mistake.place if mistake else balance_term.added_at(process, seen))
+        or process.module_location(name)
+        or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "few experts are used since")])
         if optimization is not None

@@ -1,4 +1,4 @@
-"""The line that takes a term for the balance of experts off the loss, instead of adding it."""
+"""The line that takes a term for the balance of experts off the loss instead of adding it; where one would be added."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _GIVEN: Final = re.compile(r"\+=?\s*\(?(?:[\w.\[\]'\"]+\s*\*\s*)?(?P<name>[A-Za-
 _TURNED: Final = re.compile(r"(?:[=(,]|\breturn)\s*-\s*\(?(?P<name>[A-Za-z_][\w.]*)")
 _BALANCE: Final = re.compile(r"balanc|aux|load|rout|gating|importance|(?:^|_)lb(?:_|$)", re.IGNORECASE)
 _REWARDED: Final = re.compile(r"entropy|\bent\b|_ent\b|uniform", re.IGNORECASE)  # of these, more is a better balance
+_ASSIGNS_LOSS: Final = re.compile(r"(?:\w*_)?loss\s*=(?!=)")
 
 
 class Mistake(NamedTuple):
@@ -80,3 +81,10 @@ def added(line: Location) -> str:
     return _TAKEN.sub(
         lambda found: f"{found['left']}+{found['right']}" if found["name"] == name else found[0], line.source
     )
+
+
+def added_at(process: Process, backward: Location | None) -> Location | None:
+    """Where such a term would be added: the last line of the function above its backward that assigns the loss."""
+    lines = [one for one in process.locations("loss") if _ASSIGNS_LOSS.match(one.source)]
+    lines = [one for one in lines if backward and one.file_function == backward.file_function]
+    return max((one for one in lines if backward and one.line < backward.line), key=lambda one: one.line, default=None)
