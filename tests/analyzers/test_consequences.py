@@ -251,6 +251,8 @@ def test_too_many_workers_make_the_first_batch_of_an_epoch_late() -> None:
 def test_at_the_same_step_the_one_that_can_be_the_cause_is_it() -> None:
     found = [finding("loss-plateau", 1, RUN), finding("linear-stack", 1, RUN)]
     assert causes(*found) == {"loss-plateau": "linear-stack", "linear-stack": None}
+    found = [finding("loss-plateau", 1, RUN), finding("scaler-misuse", 1, RUN)]
+    assert causes(*found) == {"loss-plateau": "scaler-misuse", "scaler-misuse": None}
     for one in CONSEQUENCES:
         for cause in one.causes:
             both = causes(finding(one.effect, 1, RUN), finding(cause, 1, RUN))

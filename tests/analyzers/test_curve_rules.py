@@ -417,6 +417,14 @@ def test_a_loss_that_fell_to_the_level_of_a_guess_did_not_stand_there_from_the_f
     assert "in every tenth of the run" in titles[1]
 
 
+def test_what_is_said_of_a_plateau_is_within_the_limit_beside_it(make) -> None:
+    """From just above the level of a guess to just below it is more than 1%, and no tenth is farther than that."""
+    finding = make.check("loss-plateau", log(make, np.linspace(1.009, 0.991, 2 * COUNT) * math.log(10)))[2]
+    assert len(finding.evidence) > 1
+    for one in finding.evidence[1:]:
+        assert one.threshold is None or one.value <= one.threshold, one.name
+
+
 def test_a_preference_that_stands_still_is_told_without_a_guess_at_the_reason(make) -> None:
     more = scalars(rewards__margins=np.zeros(COUNT))
     finding = make.check("loss-plateau", log(make, np.full(COUNT, math.log(2)) + 1e-3, more=more))[2]

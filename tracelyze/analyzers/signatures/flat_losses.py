@@ -35,7 +35,8 @@ _WARM = 0.5  # of the largest rate, at the median step: a rate that climbs all t
 
 @dataclass(frozen=True)
 class Flat:
-    """A plateau: its level, its first step, the guess that it equals, and a metric that says why."""
+    """A plateau: its level, its first step, the guess that it equals, and a metric that says why. `change`: by how much
+    the tenth of the run that is farthest from the guess differs from it; without a guess, how much the loss changed."""
 
     level: float
     first: int
@@ -85,7 +86,7 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
                 else f"A model that gives {odds} has this loss: it knows nothing of its input."
                 + " What it answered to different samples was the same but for rounding, from the start." * silent
             )
-            change = float(level.max() / level.min() - 1)
+            change = float(np.abs(level / guess - 1).max())
             begun = abs(statistics.median(losses[:_BEGIN]) / guess - 1) <= limits["near"]
             named = f", ln {classes}, {'from the first step to the last' if begun else 'in every tenth of the run'}"
             sure: Confidence = "likely" if preference or recorded else "possible"
@@ -121,7 +122,7 @@ def settled(optimization: Optimization, limits: Limits) -> Flat | None:
         f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input. In "
         f"{len(evaluated)} validation passes the loss was {number(float(evaluated.min()))} at best."
     )
-    change, named = float(late.max() / late.min() - 1), f", ln {classes}, in training and validation"
+    change, named = float(np.abs(late / guess - 1).max()), f", ln {classes}, in training and validation"
     return Flat(statistics.median(late), int(steps[0]), guess, change, named, why, "likely", settled=True)
 
 

@@ -73,7 +73,11 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence(
                     "level of the loss", seen.level, "", seen.guess, "the loss of a guess, to 1%", role="expected"
                 ),
-                Evidence("change over the run", seen.change, "share", *limits.against("near"), role="most"),
+                Evidence(
+                    "tenth of the run farthest from a guess", seen.change, "share", *limits.against("near"), role="most"
+                )
+                if seen.guess is not None
+                else Evidence("change since then", seen.change, "share", *limits.against("standing"), role="most"),
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
             cost=timing.cost_of(optimization, affected),
