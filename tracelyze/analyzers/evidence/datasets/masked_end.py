@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 SHARES: Final = "Usually the padding token is also the end-of-text token, so masking the padding masks the end."
-APART: Final = "Padding has an id of its own, {padding}: what masks the labels behind a text masks its end as well."
+APART: Final = (
+    "Padding has an id of its own, {padding}: what leaves the padding behind a text out of the targets leaves its end "
+    "out as well."
+)
 COPIED: Final = (
     "The labels are ignored but for what line {line} copies into them: the end symbol is never in such a span."
 )
