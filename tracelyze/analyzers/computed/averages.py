@@ -77,7 +77,7 @@ def words(standing: copies.Standing, advice: Advice | None) -> tuple[str, str]:
             f"{whose} have not moved since the first one, while the model's have. It is still",
         )
     seen = f"{whose} have moved only {way} as far as the model's since the first one"
-    slow = f". {standing.pace}{advice.said if advice else ''} That is too slow for this run: it is about"
+    slow = f". {standing.pace}{advice.said if advice else ''} That is too slow for this run. It is about"
     return f"The averaged {what} moved {way} as far as the model in {ran}", seen + (slow if standing.pace else SLOW)
 
 
