@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     in_vain = next(iter(process.events_of("frozen-in-vain")), None)
     if in_vain is not None:
         return [frozen_in_vain.finding(process, in_vain, RULE.id)]
-    if (event := next(iter(process.events_of("random-and-frozen")), None)) is not None:
+    if (event := next((one for one in process.events_of("random-and-frozen") if one["name"]), None)) is not None:
         return [random_layers.finding(process, event, RULE.id)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}

@@ -20,7 +20,9 @@ from tracelyze.collectors.signals.gradients.frozen import random_layers
 from tracelyze.collectors.signals.model.loaded_values import LoadedValues
 from tracelyze.collectors.signals.model.undone_loads import UndoneLoads
 from tracelyze.collectors.signals.signal import Signal, columns_of
-from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
 MAX_WEIGHTS = 20_000  # that are remembered
 MAX_FILLS = 100_000  # that are looked at: a loop may fill a tensor at every step
@@ -70,6 +72,7 @@ class Initializations(Signal):
         self._values = LoadedValues(context, self._refilled, self._filled_along)
         self._undone = UndoneLoads(context)
         self._frozen: list[random_layers.Layer] = []  # until the next backwards show whether these are used
+        self._pending = PendingRows(context.emit, "events")
         self._looks = 0
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
@@ -181,28 +184,42 @@ class Initializations(Signal):
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         if not self._frozen or not roots or roots[0].grad_fn is None:
             return
-        names = random_layers.within(roots[0].grad_fn, self._frozen)
+        layers = random_layers.within(roots[0].grad_fn, self._frozen)
+        if layers and not may_compute(self.torch, layers[0].weight.is_cuda):
+            return
         self._looks += 1
-        if names or self._looks >= LOOKS:
+        if layers or self._looks >= LOOKS:
             self._frozen = []
-        if names:
-            self.context.record_event("random-and-frozen", unwrapped(names[0]), " ".join(map(unwrapped, names)))
+        if layers:
+            self._note(layers)
+
+    def _note(self, layers: list[random_layers.Layer]) -> None:
+        """An event with the names of those that still hold what they were filled with, once that can be read."""
+        row = {"time": self.context.now(), "step": self.progress.steps, "kind": "random-and-frozen"}
+
+        def fill(late: dict[str, Any], changed: list[float]) -> None:
+            names = [unwrapped(layer.name) for layer, other in zip(layers, changed, strict=True) if not other]
+            late.update(name=names[0] if names else "", text=" ".join(names))
+
+        self._pending.put([row], Readback(self.torch, random_layers.changed(self.torch, layers), fill))
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._values.release()
         self._undone.step_ended()
-        if not self._values.waits and not self._undone.waits and not self._frozen:
+        self._pending.release()
+        if not (self._values.waits or self._undone.waits or self._frozen or self._pending.waiting):
             self.pause()
 
     def finished(self) -> None:
         self._values.release(wait=True)
         self._undone.release(wait=True)
+        self._pending.release(wait=True)
 
     def first_step(self, tracked: Tracked) -> None:
         self._values.compare(None)
         filled = self._by_identity()
         models = [model for _, model in self.program.calls.modules()]
-        self._frozen, self._looks = random_layers.frozen(self.torch, models, tracked.parameters(), filled), 0
+        self._frozen, self._looks = random_layers.frozen(models, tracked.parameters(), filled), 0
         if self._frozen:
             self.activate()
             self.resume()
