@@ -69,7 +69,7 @@ def _publicly(torch: Any) -> Callable[[types.CodeType], None]:
 
 def _all_code() -> Iterator[types.CodeType]:
     """The code of all functions of tracelyze that are loaded, of their methods and of what decorators have wrapped."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # in one go: another thread may import
         if name.partition(".")[0] != "tracelyze":
             continue
         for value in list(vars(module).values()):

@@ -160,7 +160,7 @@ def script_modules() -> list[tuple[str, Any]]:
     Thousands are loaded beside torch. So a library's is found to be one once, and known again by its name and identity.
     """
     found: list[tuple[str, Any]] = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # in one go: another thread may import
         if _library_modules.get(name) == id(module):
             continue
         file = attributes(module).get("__file__")

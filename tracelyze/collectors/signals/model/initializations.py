@@ -11,6 +11,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
@@ -36,7 +37,7 @@ class _Weight:
     """A parameter that was filled, found again by its memory: `init.normal_(layer.weight.data)` hands over another."""
 
     def __init__(self, parameter: Any, elements: int) -> None:
-        self.parameter = weakref.ref(parameter)
+        self.parameter = weakref.ref(parameter, self._gone)
         self.elements = elements
         self.fills = 0
         self.loaded = False
@@ -47,9 +48,14 @@ class _Weight:
         self.filled_at = self.loaded_at = 0  # counted in fills
         self.values: Any = None  # the first few
 
+    def _gone(self, parameter: Any) -> None:
+        """Nothing of ours outlives the model."""
+        self.values = None
+
 
 class Initializations(Signal):
     name = "initializations"
+    needs = (*UNSEEN, SAVED)
     columns = columns_of(
         "initializations",
         "step optimizer weights repeated most parameter site loaded overwritten overwritten_site beside",
@@ -195,7 +201,7 @@ class Initializations(Signal):
 
     def _note(self, layers: list[random_layers.Layer]) -> None:
         """An event with the names of those that still hold what they were filled with, once that can be read."""
-        row = {"time": self.context.now(), "step": self.progress.steps, "kind": "random-and-frozen"}
+        row = {"time": self.context.now(), "step": self.progress.steps, "kind": "random-and-frozen", "name": ""}
 
         def fill(late: dict[str, Any], changed: list[float]) -> None:
             names = [unwrapped(layer.name) for layer, other in zip(layers, changed, strict=True) if not other]
