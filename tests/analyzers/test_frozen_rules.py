@@ -1,0 +1,305 @@
+"""Rules about parameters in no optimizer, or that never train, and the healthy look-alikes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.computed.gradients.trainable import unheld
+from tracelyze.testing import SITES
+
+COUNT = 400
+
+
+ALL = {
+    "optimizer": 0,
+    "step": COUNT,
+    "steps": COUNT,
+    "held": 8,
+    "held_elements": 1000,
+    "missed": 0,
+    "missed_elements": 0,
+}
+
+
+CUT = ALL | {"missed": 4, "missed_elements": 400, "names": "item.first.weight, item.first.bias and 2 more"}
+
+
+FREE = {
+    "step": 300, "steps": 300, "held": 8, "missed": 4, "missed_elements": 400, "names": "item.first.weight",
+    "shared_model": 0, "fed_by_trained": 0, "short_lived": 0,
+}  # fmt: skip
+
+
+RAN = [{"module": "item.first"}, {"module": ""}]
+
+
+@pytest.mark.parametrize(
+    ("reach", "ran", "severity"),
+    [
+        ([CUT], RAN, "warning"),
+        ([CUT], [{"module": "other"}], "info"),  # a branch that is not taken
+        ([CUT], [], "info"),
+        ([CUT | {"missed_elements": 50}], RAN, "info"),  # a pooler
+        ([ALL, FREE], RAN, "warning"),
+        ([ALL, FREE | {"fed_by_trained": 4}], RAN, "info"),  # a network that only measures
+        ([ALL, FREE | {"fed_by_trained": 4, "shared_model": 4}], RAN, "warning"),
+        ([CUT | {"names": "a tensor [3, 4]"}, FREE | {"fed_by_trained": 4}], RAN, "warning"),  # a head replaced
+        ([ALL, FREE | {"missed": 0, "short_lived": 2}], RAN, "warning"),
+    ],
+)
+def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str, Any]], severity: str) -> None:
+    status, _, finding = make.check("frozen-parameters", make.process(more={"reach": reach, "activations": ran}))
+    assert status == "fired"
+    assert finding.severity == severity
+    if "No sampled forward ran" in finding.summary:
+        assert finding.fix.startswith("If they should train, have forward call them"), "there is nothing to cut off"
+    if "backward reaches" in finding.summary.lower():
+        assert not any("no backward reached" in line for line in finding.excluded)
+
+
+@pytest.mark.parametrize(
+    ("names", "missed", "kinds", "severity"),
+    [
+        ("5.bias, 5.weight", 2, {"5": "BatchNorm2d"}, "info"),  # Lightning's train_bn=False
+        ("5.bias, 5.weight", 2, {"5": "LayerNorm"}, "warning"),
+        ("5.bias, 5.weight", 2, {}, "warning"),
+        ("5.bias, 5.weight, 6.bias", 3, {"5": "BatchNorm2d", "6": "Conv2d"}, "warning"),
+        ("5.bias, 5.weight and 3 more", 5, {"5": "BatchNorm2d"}, "warning"),  # what the others are is not known
+    ],
+)
+def test_batch_normalisations_may_be_left_out(
+    make, names: str, missed: int, kinds: dict[str, str], severity: str
+) -> None:
+    row = FREE | {"names": names, "missed": missed, "shared_model": missed}
+    modules = [{"model": 0, "module": name, "kind": kind} for name, kind in kinds.items()]
+    process = make.process(more={"reach": [ALL, row], "activations": RAN, "modules": modules})
+    finding = make.check("frozen-parameters", process)[2]
+    assert finding.severity == severity
+    assert ("train_bn=False" in finding.summary) is (severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "title"),
+    [
+        ("a tensor [3, 4]", 1, "a tensor [3, 4] is in no optimizer and never trains"),
+        ("a tensor [3, 4], a tensor [5]", 2, "a tensor [3, 4] and a tensor [5] are in no optimizer and never train"),
+        ("head.weight, head.bias", 2, "head.weight and head.bias are in no optimizer and never train"),
+        ("a tensor [3, 4]", 2, "2 tensors with gradients are in no optimizer and never train"),
+        ("", 1, "1 tensor with gradients is in no optimizer and never trains"),
+    ],
+)
+def test_a_title_names_one_or_two_tensors(make, names: str, count: int, title: str) -> None:
+    """A comma within a shape parts no names."""
+    process = make.process(more={"reach": [ALL, FREE | {"names": names, "missed": count}], "activations": RAN})
+    assert make.check("frozen-parameters", process)[2].title == title
+
+
+@pytest.mark.parametrize(
+    ("made", "names", "more", "later"),
+    [
+        ("self.opt = torch.optim.Adam(model.parameters(), lr=lr)", "heads.b.weight, heads.b.bias", {}, True),
+        ("opt = torch.optim.Adam(model.parameters())", "heads.b.weight", {"shared_model": 0}, False),  # another model
+        ("opt = torch.optim.Adam(model.trunk.parameters())", "heads.b.weight", {}, False),  # a part was meant
+        ("opt = torch.optim.Adam([p for p in model.parameters() if p.ndim > 1])", "heads.b.weight", {}, False),
+        ("opt = torch.optim.Adam(groups)", "heads.b.weight", {}, False),
+        ("opt = torch.optim.Adam(model.parameters())", "heads.b.parametrizations.weight.original0", {}, True),
+        ("opt = torch.optim.Adam(model.parameters())", "other.weight", {}, False),  # registered nowhere
+        ("opt = torch.optim.Adam(model.parameters())", "a tensor [8, 8]", {}, False),
+    ],
+)
+def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more: dict[str, Any], later: bool) -> None:
+    """It was given all that the model held: what it does not hold was no part of it then."""
+    site = {"role": "optimizer", "file": "a.py", "function": "__init__", "line": 50, "source": made}
+    sites = [{"site": 4, **site, "excerpt": f"    {made}", "excerpt_line": 50}]
+    sites.append({"site": 9, **site, "role": "module", "line": 39, "source": "self.heads[name] = nn.Linear(8, n)"})
+    models = [{"model": 0, "name": "Net", "called_as": "self.model", "parameters": 6, "elements": 600}]
+    modules = [{"model": 0, "module": name, "kind": "Linear", "made_at": 9} for name in ("", "trunk", "heads.b")]
+    optimizer = {"optimizer": 0, "name": "Adam", "made_at": 4, "parameters": 4, "groups": 1}
+    row = FREE | {"names": names, "missed": 2, "shared_model": 2, "fed_by_trained": 0} | more
+    process = make.process(
+        sites=sites, models=models, optimizers=[optimizer], more={"reach": [ALL, row], "modules": modules}
+    )
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("Line 50 makes the optimizer of `model.parameters()`" in finding.summary) is later
+    assert ("Line 39 makes their layers." in finding.summary) is (later and "parametrizations" not in names)
+    assert ("weight_norm" in finding.fix) is ("parametrizations" in names)
+    assert ("Python list" in finding.summary + finding.fix_code) is names.startswith("a tensor")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("0.weight, 0.bias, 1.weight, 1.bias, 2.weight and 3 more", "0.weight, 0.bias, 1.weight, 1.bias and 4 more"),
+        ("a tensor [3, 4], a tensor [3]", "tensors of shape [3, 4] and [3]"),
+        ("a tensor [3, 4], 2.bias", "a tensor [3, 4], 2.bias"),
+    ],
+)
+def test_tensors_of_a_sequential_are_named_one_by_one(names: str, said: str) -> None:
+    """Their names begin with a number, as what follows a comma within a shape does."""
+    assert unheld.named(names) == said
+
+
+def test_one_tensor_gets_no_gradient(make) -> None:
+    one = CUT | {"missed": 1, "names": "item.first.scale"}
+    finding = make.check("frozen-parameters", make.process(more={"reach": [one], "activations": RAN}))[2]
+    assert finding.title == "1 of 8 tensors in the optimizer never gets a gradient"
+    assert "forward does not use them" in finding.summary, "a parameter of a module that runs need not be used there"
+
+
+def test_layers_that_forward_makes_anew_are_not_put_down_to_a_list(make) -> None:
+    """Neither a ModuleList nor an optimizer that is made later would keep them."""
+    anew = FREE | {"missed": 0, "short_lived": 2, "names": "a tensor [8, 8], a tensor [8]"}
+    finding = make.check("frozen-parameters", make.process(more={"reach": [ALL, anew]}))[2]
+    assert "made anew for every backward" in finding.summary
+    assert "Python list" not in finding.summary + finding.fix + finding.fix_code
+    assert "in __init__" in finding.fix
+
+
+def test_what_is_not_frozen_need_not_train(make) -> None:
+    """Beside an optimizer that does not hold it, a part only gets gradients."""
+    event = {
+        "kind": "frozen-in-vain",
+        "name": "Backbone",
+        "text": "requires_grad",
+        "value": 2.0,
+        "time": 1.0,
+        "step": 0,
+    }
+    finding = make.check("frozen-parameters", make.process(events=[event], more={"reach": [ALL]}))[2]
+    assert "2 tensors that should be frozen still require a gradient" in finding.summary
+    assert "still train" not in finding.summary
+
+
+def test_the_line_that_puts_in_a_part_whose_tensors_no_optimizer_holds(make) -> None:
+    line = {"site": 70, "role": "part-text", "file": "t.py", "line": 118, "function": "main"}
+    sites = [line | {"source": "model.head = nn.Linear(64, 5)"}]
+    free = FREE | {"names": "head.weight, head.bias"}
+    for reach, told in (([CUT | {"names": "a tensor [3, 4]"}, free], True), ([ALL, free], False)):
+        process = make.process(sites=[*SITES, *sites], more={"reach": reach, "activations": RAN})
+        finding = make.check("frozen-parameters", process)[2]
+        assert (finding.location.line == 118, "Line 118 inserts this part" in finding.summary) == (told, told)
+
+
+@pytest.mark.parametrize(
+    ("names", "groups", "divided"),
+    [
+        ("place, summary", 2, True),
+        ("net.place", 3, True),
+        ("place, net.cls and 3 more", 2, True),
+        ("place, head.weight", 2, False),  # a layer: it may have come later
+        ("place, summary", 1, False),
+        ("a tensor [3, 4]", 2, False),
+    ],
+)
+def test_parameters_that_no_group_takes_in(make, names: str, groups: int, divided: bool) -> None:
+    """Groups that are chosen by the names weight and bias leave out a position table."""
+    optimizers = [{"optimizer": 0, "name": "AdamW", "groups": groups}]
+    process = make.process(optimizers=optimizers, more={"reach": [ALL, FREE | {"names": names}], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("neither weight nor bias" in finding.summary, "an else" in finding.fix) == (divided, divided)
+    assert ("nn.ModuleList" in finding.fix_code) is names.startswith("a tensor")
+
+
+@pytest.mark.parametrize(
+    ("groups", "listed", "rate"),
+    [
+        (('{"params": a.parameters(), "lr": lr},', '{"params": b.parameters(), "lr": lr},'), "", "lr"),
+        (('{"params": a.parameters(), "lr": 0.1},', '{"params": b.parameters(), "lr": 0.2},'), "", ""),
+        (("a.parameters(),", "lr=0.1,"), "", ""),
+        (("a.parameters(),", "lr=0.1,"), "self.blocks = [nn.Linear(8, 8)]", ""),
+    ],
+)
+def test_layers_with_names_that_no_optimizer_was_given(make, groups, listed: str, rate: str) -> None:
+    """Of lists only where the script has one; a new group with the rate of the others."""
+    text = "\n".join(f"    {line}" for line in ("opt = torch.optim.AdamW(", *groups, ")", listed))
+    site = {"site": 4, "role": "optimizer", "file": "a.py", "function": "main", "line": 50, "excerpt_line": 50}
+    sites = [site | {"source": "opt = torch.optim.AdamW(", "excerpt": text}]
+    optimizer = {"optimizer": 0, "name": "AdamW", "made_at": 4, "parameters": 4, "groups": 2}
+    free = FREE | {"names": "station.weight, gate.bias"}
+    process = make.process(sites=sites, optimizers=[optimizer], more={"reach": [ALL, free], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    told = finding.summary + finding.fix + finding.fix_code
+    assert ("ModuleList" in told, "Python list" in told) == (bool(listed), bool(listed))
+    assert ('not in held], "lr": lr})' in finding.fix_code) is bool(rate)
+    assert ("rates of their own" in finding.fix_code) is not bool(rate)
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [
+        ([ALL], "passed"),
+        ([CUT, ALL], "passed"),  # reached later
+        ([FREE, ALL, FREE | {"steps": 400, "missed": 0}], "passed"),  # added to the optimizer later
+        ([ALL | {"missed": 8}], "passed"),  # zero-gradients
+        ([CUT | {"steps": 9}], "skipped"),
+    ],
+)
+def test_frozen_parameters_stays_silent(make, reach: list[dict[str, Any]], expected: str) -> None:
+    assert make.check("frozen-parameters", make.process(more={"reach": reach, "activations": RAN}))[0] == expected
+
+
+def mostly_frozen(make: Any, name: str = "norm.weight", held: int = 40, varies: float = 0.1, **more: Any) -> Any:
+    calls = [
+        {"function": "cross_entropy", "site": 3, "training": True, "step": step, "input_shape": "32x4",
+         "target_shape": "32", "varies": varies, "target_varies": 0.8}
+        for step in range(0, COUNT, 20)
+    ]  # fmt: skip
+    tables = {
+        "reach": [
+            ALL | {"optimizer": 0, "steps": 100, "held": 1, "held_elements": held, "missed": 0, "missed_elements": 0}
+        ],
+        "activations": [{"module": "norm", "kind": "LayerNorm"}, {"module": "last", "kind": "Linear"}],
+        "parameters": [{"step": step, "optimizer": 0, "parameter": name, "elements": held} for step in (1, 100)],
+        "loss_calls": calls,
+    }
+    loss = more.pop("loss", [1.4] * COUNT)
+    models = [{"model": 0, "name": "Net", "elements": 5000}]
+    return make.check(
+        "frozen-parameters", make.process(make.steps() | {"loss": loss}, models=models, more=tables | more)
+    )
+
+
+def test_a_model_of_which_only_shifts_can_learn(make) -> None:
+    for name in ("norm.weight", "last.bias"):
+        status, reason, finding = mostly_frozen(make, name)
+        assert status == "fired", reason
+        assert (finding.severity, finding.confidence) == ("warning", "likely")
+        assert finding.title.startswith("Only 40 of the model's 5,000 weights can learn")
+
+
+def test_a_model_that_is_frozen_for_a_reason(make) -> None:
+    assert mostly_frozen(make, varies=0.7)[0] == "passed", "biases of a model that knows its task"
+    assert mostly_frozen(make, loss=[2.0 - index / COUNT for index in range(COUNT)])[0] == "passed", "it learns"
+    assert mostly_frozen(make, "last.weight")[0] == "passed", "a probe"
+    assert mostly_frozen(make, held=500)[0] == "passed"
+    loads = [{"time": 0.1, "step": 0, "module": 0, "name": "Net", "given": 6, "expected": 6, "missing": 0}]
+    assert mostly_frozen(make, loads=loads)[0] == "passed", "pretrained weights"
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_an_optimizer_of_a_part_that_another_one_replaced(make, above: bool) -> None:
+    """All that it holds belongs to no module any more: the line that puts the new part in is the one to change."""
+    made = {"site": 90, "file": "train.py", "line": 30 if above else 50, "function": "main", "role": "optimizer"}
+    made |= {"source": "opt = torch.optim.AdamW(model.head.parameters())"}
+    put_in = {"site": 91, "file": "train.py", "line": 40, "function": "main", "role": "part-text"}
+    put_in |= {"source": "model.head = nn.Linear(model.dim, 5)"}
+    old = ALL | {"held": 2, "missed": 2, "names": "a tensor [6, 432], a tensor [6]"}
+    new = FREE | {"held": 2, "missed": 2, "missed_elements": 4330, "names": "head.weight, head.bias"}
+    optimizers = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "made_at": 90}]
+
+    def zero(reach: list[dict[str, Any]]) -> Any:
+        steps = make.steps() | {"grads_none": [8] * COUNT}
+        more = {"reach": reach, "activations": RAN}
+        process = make.process(steps, sites=[made, put_in], optimizers=optimizers, more=more)
+        orphans = make.check("frozen-parameters", process)[2]
+        return make.check("zero-gradients", process)[2], orphans
+
+    dead, orphans = zero([old, new])
+    assert "Line 40 puts model.head into the model" in dead.summary
+    assert (dead.location.line, orphans.location.line, orphans.severity) == (40, 40, "warning")
+    assert f"{'opt' if above else 'optimizer'}.add_param_group" in dead.fix_code
+    assert ("(line 30)" in dead.fix) == above
+    for reach in ([old | {"names": "head.weight, head.bias"}, new], [old, new | {"names": "neck.weight"}]):
+        assert "cut off from these parameters" in zero(reach)[0].summary
