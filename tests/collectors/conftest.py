@@ -14,9 +14,11 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -55,6 +57,15 @@ def sizes_are_told() -> bool:
     import torch
 
     return hasattr(torch.ones(2, requires_grad=True).sum().grad_fn, "_input_metadata")
+
+
+def codes(source: str) -> Iterator[CodeType]:
+    """The code of a program and of its functions, the inner ones last."""
+    todo = [compile(dedent(source), "train.py", "exec")]
+    while todo:
+        code = todo.pop()
+        todo += [one for one in code.co_consts if isinstance(one, CodeType)]
+        yield code
 
 
 def right_or_untold(value: float | None, expected: float) -> bool:

@@ -92,17 +92,10 @@ def stays_more_than_a_walk(updates: SampledUpdates, sparse: float) -> Floats:
 
 
 @measured_once
-def sampled_updates(optimization: Optimization) -> list[SampledUpdates]:
-    """Measurements of the tensors of one optimizer, those left out in which no change is to be expected: a rate that is
-    zero, unknown or a small part of the largest, no gradient or one that is not finite, a closure inside of the
-    step."""
-    return _sampled(optimization, optimization.process.tables["parameters"]["closure"] == 0)
-
-
-@measured_once
 def sampled_changes(optimization: Optimization) -> list[SampledUpdates]:
-    """The measurements of `sampled_updates`, and those of steps that call a closure, as Lightning's do, of tensors
-    whose gradient was dense before it.
+    """Measurements of the tensors of one optimizer, those left out in which no change is to be expected: a rate that is
+    zero, unknown or a small part of the largest, no gradient or one that is not finite. Of steps that call a closure,
+    as Lightning's do, those of tensors whose gradient was dense before it.
 
     The step's own gradient is not recorded then. But weights that it leaves as they are were to change, if the
     optimizer is none that may reject what a closure computes.
@@ -114,8 +107,8 @@ def sampled_changes(optimization: Optimization) -> list[SampledUpdates]:
 
 @measured_once
 def sampled_beside_moves(optimization: Optimization) -> list[SampledUpdates]:
-    """The measurements of `sampled_updates`, and those of steps that call a closure and change others, of tensors
-    whose gradient was dense before it: what rejects a closure's gradients leaves all as they were."""
+    """The measurements of `sampled_changes`; but of steps that call a closure, those that change other tensors: what
+    rejects a closure's gradients leaves all as they were."""
     parameters = optimization.process.tables["parameters"]
     own = parameters["optimizer"] == optimization.optimizer
     moved = np.isin(parameters["step"], parameters["step"][own & (parameters["unchanged"] < 1.0)])
