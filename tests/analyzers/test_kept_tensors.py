@@ -67,6 +67,18 @@ def test_what_keeps_a_graph(make: Any, line: str, instead: str | None) -> None:
     assert found(make, line) == [(10, instead)]
 
 
+def test_sizes_and_data_hold_no_graph(make: Any) -> None:
+    loop = LOOP.replace(
+        "    out = model(x)", "    part = rows[at : at + SIZE]\n    x = part.to(device)\n    out = model(x)"
+    )
+    loop = "SIZE = 8\n" + loop.replace("+ 0.1 * aux", "/ len(part)")
+    assert (
+        found(make, "curve.append(total / (len(rows) // SIZE))", "inputs.append(part)", "seen.append(x)", loop=loop)
+        == []
+    )
+    assert [line for line, _ in found(make, "curve.append(out / SIZE)", loop=loop)] == [13]
+
+
 def test_a_size_cannot_be_detached(make: Any) -> None:
     assert found(make, "rows = len(out)", "kept.append((loss, rows))")[-1] == (11, None)
     assert found(make, "rows = out.shape[0]", "kept.append((loss, rows))")[-1] == (11, None)

@@ -3,7 +3,8 @@
 Appends to a list that grew from step to step, and lines that make what grew of itself, were found as the training ran
 (signals/gradients/live_graphs.py). Of other ways to keep something the text tells, of the lines that were recorded
 around the loop's own calls, in its function. A name
-holds a graph if it is the loss, if the loss is computed from it, or if it is computed from such a name.
+holds a graph if it is the loss, if something was called to compute it and the loss is computed from it, or if it is
+computed from such a name. Sizes and data, of which the loss is computed as well, hold none.
 """
 
 from __future__ import annotations
@@ -37,10 +38,23 @@ SEVERAL: Final = re.compile(r"[(\[]\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)+\s*,?\
 HEAD: Final = re.compile(r"\s*(?:async )?(?:def|class) (?P<name>\w+)")
 SIZES: Final = re.compile(r"\blen\(|\.(?:size|numel|dim)\(|\.(?:shape|ndim)\b")
 LENGTH: Final = re.compile(r"\blen\([^()]*\)")
+MADE: Final = re.compile(
+    r"(?<![\w.])(?!(?:len|int|float|range|next|iter|list|tuple|zip|min|max|round|sorted|enumerate)\()(?P<called>[\w.]+)\("
+)
+"""Something that is called, for what it computes."""
+DATA: Final = re.compile(
+    r"\.(?:to|cuda|cpu|long|int|view|reshape|pop|get|split|keys|values|items)$|^(?:np|numpy|random)\.|"
+    r"^torch\.(?:rand\w*|normal|zeros\w*|ones\w*|full\w*|empty\w*|arange|linspace|eye|tensor|as_tensor|from_numpy)$"
+)
+"""What only hands data over, or makes them."""
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
 """What makes a number, or a tensor without a graph, of a tensor."""
 _ELSE: Final = "# where a loss is computed through what it gives, keep detached copies of its tensors instead"
 _TUPLES: Final = "# what a loss is computed through stays as it is; of a tuple of tensors, detach each"
+SOMETHING: Final = (
+    "Something that the script stores still refers to them: usually a running sum of losses, a list of losses or "
+    "outputs, or a hidden state."
+)
 UNDER_NO_GRAD: Final = f"{_ELSE}\nwith torch.no_grad():"
 
 
@@ -112,7 +126,8 @@ def _graphs(optimization: Optimization, backward: Location) -> set[str]:
     """Names that hold a graph, in the function that calls backward."""
     match = edits.BACKWARD.match(backward.source)
     text = _of_function(recorded_text.around(optimization.process, backward), backward)
-    return _holding(text, _behind(text, match["loss"])) if match else set()
+    loss = match["loss"] if match else ""
+    return _holding(text, _made(text, _behind(text, loss), loss)) if match else set()
 
 
 def _told(optimization: Optimization) -> list[Kept]:
@@ -123,7 +138,7 @@ def _told(optimization: Optimization) -> list[Kept]:
         return []
     text = _of_function(recorded_text.around(optimization.process, backward), backward)
     behind_loss = _behind(text, match["loss"])
-    holding = _holding(text, behind_loss)
+    holding = _holding(text, _made(text, behind_loss, match["loss"]))
     behind = [value for names, value in _assignments(text) if names & behind_loss]
     found = []
     for number, line in sorted(text.items()):
@@ -227,6 +242,13 @@ def _of_parts(parsed: parsed_line.ParsedLine, made: ast.Call) -> str:
     return f"{_TUPLES}\n" + parsed.with_parts({made: f"{parsed.text_of(made.func)}(*({free} for one in ({values})))"})
 
 
+def told(stored: list[Kept]) -> str:
+    """What keeps the graphs, in a sentence or two."""
+    if not stored:
+        return SOMETHING
+    return f"{culprits(stored)} beyond its step, and with it the graph that computed it.{emptied(stored)}"
+
+
 def culprits(stored: list[Kept]) -> str:
     """The line that keeps a tensor, or each of the lines, with the verb."""
     if len(stored) == 1:
@@ -263,10 +285,22 @@ def _behind(text: dict[int, str], loss: str) -> set[str]:
     return behind
 
 
-def _holding(text: dict[int, str], behind_loss: set[str]) -> set[str]:
-    """Names that hold a graph."""
+def _made(text: dict[int, str], behind_loss: set[str], loss: str) -> set[str]:
+    """The loss, and of the names from which it is computed those that something was called to compute."""
+    values = [(names, value) for names, value in _assignments(text) if names & behind_loss]
+    made = [names for names, value in values if " @ " in value or _calls(value)]
+    return set().union(*made, {loss}) & behind_loss
+
+
+def _calls(value: str) -> bool:
+    """Whether something is called that does more than hand data over."""
+    return any(not DATA.search(one["called"]) for one in MADE.finditer(value))
+
+
+def _holding(text: dict[int, str], made: set[str]) -> set[str]:
+    """Names that hold a graph: those that are known to, and what is computed from them."""
     assigned = [(names, set(NAME.findall(value))) for names, value in _assignments(text)]
-    holding = set(behind_loss)
+    holding = set(made)
     for names, used in assigned:
         if used & holding:
             holding |= names

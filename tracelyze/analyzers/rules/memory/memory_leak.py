@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.growing import kept_in_validation
 from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryClimb, Series
 from tracelyze.analyzers.evidence import kept_tensors, timing
@@ -63,7 +64,8 @@ def _finding(
     first = graphs.first if graphs else climb.first if climb else 0
     begin = timing.step_at(optimization, first)
     left = climb.seconds_left if climb else None
-    stored = kept_tensors.lines(optimization) if graphs else []
+    inside = kept_in_validation.of(optimization) if graphs else None
+    stored = kept_tensors.lines(optimization) if graphs and not inside else []
     line, diff = stored[0].location if stored else None, kept_tensors.edit(stored)
     handed = handed_over.to(optimization, line) if len(stored) == 1 else None
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
@@ -77,14 +79,9 @@ def _finding(
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
         title = f"Memory leak: {number(graphs.kept)} autograd graphs are kept alive"
-        cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
-            f"{kept_tensors.culprits(stored)} beyond its step, and with it the graph that computed it."
-            + kept_tensors.emptied(stored)
-            + (handed.told if handed else "")
-            if stored
-            else "Something that the script stores still refers to them: usually a running sum of losses, a list of "
-            "losses or outputs, or a hidden state."
-        )
+        earlier = "passes" if inside else "steps"
+        cause = f"From step {begin:,} on, autograd graphs of earlier {earlier} stay in memory {name}. "
+        cause += inside.said if inside else kept_tensors.told(stored) + (handed.told if handed else "")
     else:
         title, cause = "", "What holds it was not seen: no autograd graph is kept."
     if climb and series:
@@ -95,7 +92,7 @@ def _finding(
             cause += f" At this pace memory is exhausted after {duration(left)} more."
     elif graphs:
         cause += " The memory involved is small so far; it grows with the model's activations."
-    return Finding(
+    found = Finding(
         rule=RULE.id,
         severity="critical" if urgent else "warning",
         confidence="certain"
@@ -118,6 +115,7 @@ def _finding(
         charts=leaks.charts(optimization, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
     )
+    return inside.mended(found) if inside else found
 
 
 RULE = Rule(
