@@ -29,6 +29,10 @@ def score(net):
     for x, y in held_out:
         out = net(x)
 """
+BLOCK = STEP.replace(
+    "    images = batch[0]\n    out = model(images)", "    with torch.no_grad():\n        out = model(batch[0])"
+)
+LOOP = EPOCHS.replace("    total = 0\n", "")
 ONCE = EPOCHS.replace("        model.train()\n", "").replace("    for epoch", "    model.train()\n    for epoch")
 
 
@@ -45,7 +49,8 @@ def finding(make: Any, text: str, planned: int | None = 4, models: int = 1) -> A
         return place | {"site": site, "role": role, "line": at, "source": lines[at - 1].strip()}
 
     sites = [row(2, "training-call", "loss ="), row(3, "forward", "out ="), row(4, "train-mode", ".train()")]
-    sites.append(row(5, "evaluation", "images =" if "images" in text else "total ="))
+    begins = next(said for said in ("images =", "total =", "with torch", "for x, y in held_out") if said in text)
+    sites.append(row(5, "evaluation", begins))
     sites += [row(6, "epochs", "for epoch")] * ("for epoch" in text)
     columns = {"model_in_train": [True] * 4, "modules_in_train": [3] * 4, "modules": ["Dropout x3"] * 4}
     columns |= {"site": [3] * 4, "trained": [True] * 4, "dropouts": [9] * 4, "model": [i % models for i in range(4)]}
@@ -54,7 +59,15 @@ def finding(make: Any, text: str, planned: int | None = 4, models: int = 1) -> A
     return make.check("eval-in-train-mode", process)[2]
 
 
-@pytest.mark.parametrize(("text", "at", "added"), [(STEP, 7, "    model.eval()"), (EPOCHS, 9, "    net.eval()")])
+@pytest.mark.parametrize(
+    ("text", "at", "added"),
+    [
+        (STEP, 7, "    model.eval()"),
+        (BLOCK, 7, "    model.eval()"),
+        (EPOCHS, 9, "    net.eval()"),
+        (LOOP, 9, "    net.eval()"),
+    ],
+)
 def test_the_call_that_is_missing_is_put_above_the_validation(make: Any, text: str, at: int, added: str) -> None:
     found = finding(make, text)
     assert (found.diff.line, found.diff.removed, found.diff.added) == (at, [], [added])

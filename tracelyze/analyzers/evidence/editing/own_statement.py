@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 12  # lines of one statement; no more than a few stand together in what is recorded
 _CLOSED: Final = "\n)"
-_BLOCKS: Final = (ast.For, ast.While, ast.If, ast.With, ast.AsyncFor, ast.AsyncWith, ast.FunctionDef, ast.ClassDef)
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BLOCKS: Final = (ast.For, ast.While, ast.If, ast.With, ast.AsyncFor, ast.AsyncWith, *_DEFINITIONS)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,12 @@ class OwnStatement:
             return None
         inside = [f"    {line}" for line in self._lines(self.text)]
         return Diff(self.file, self.line, self._lines(self.text), [self.indent + head, *inside])
+
+    def preceded_by(self, line: str) -> Diff | None:
+        """The edit that puts another statement in front of it, of the head of a block as well."""
+        if not self.stands or self.begun or isinstance(self.parsed.statement, _DEFINITIONS):
+            return None  # decorators may stand above a definition
+        return Diff(self.file, self.line, [], [self.indent + line])
 
     def _lines(self, text: str) -> list[str]:
         return (self.indent + text).split("\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import line_edits, recorded_text
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.modes import another_model
 
@@ -49,7 +49,8 @@ def of(process: Process, seen_at: Location | None, begins: Location | None, judg
     made = re.compile(rf"\s*(?:for .*)?{re.escape(model)}\b.*(?:(?<![=!<>])=(?!=)| in )")
     if not model or another_model.is_function(process, model) or any(made.match(line) for line in text.values()):
         return None
-    diff = line_edits.line_before(process, begins, f"{model}.eval()")
+    first = own_statement.at(process, begins)
+    diff = first.preceded_by(f"{model}.eval()") if first is not None else None
     return Missing(diff, f"{model}.eval()", back) if diff is not None else None
 
 
