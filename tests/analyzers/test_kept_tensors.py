@@ -416,3 +416,22 @@ def test_the_call_that_hands_a_tensor_to_a_meter(make: Any, line: str, number: i
     found = handed_over.to(optimization, kept_tensors.lines(optimization)[-1].location)
     assert (found.place.line if found else None) == number
     assert found is None or (found.name, found.instead) == ("gap", " Or hand over gap.detach() in line 65.")
+
+
+@pytest.mark.parametrize(
+    ("keeps", "said"),
+    [
+        ("self.values.append(err)", True),
+        ("self.value += float(n) * err.mean()", True),
+        ("self.values.append((name, err))", True),
+        ("self.values.append(self.drift(err))", False),  # of a model that it is given, perhaps
+        ("self.values.append(drift(err))", False),
+        ("self.values.append(self.latest())", False),
+    ],
+)
+def test_what_a_meter_computes_of_what_it_is_given_comes_from_elsewhere(make: Any, keeps: str, said: bool) -> None:
+    rows = list(meter(make, keeps).process.sites.records())
+    rows[0] |= {"line": 64, "excerpt": HANDING.format(line="shown.update(gap)"), "excerpt_line": 60}
+    optimization = make.process(sites=rows).optimizations[0]
+    found = handed_over.to(optimization, kept_tensors.lines(optimization)[-1].location)
+    assert (found is not None) == said

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers import diagnose
 
 COUNT = 400  # steps, of 0.05 s each
@@ -506,3 +507,53 @@ def test_the_loss_of_a_validation_is_not_where_a_training_broke(make, evaluates:
     ]
     finding = make.check("loss-nonfinite", make.process(broken_at(make, 100), sites=sites))[2]
     assert finding.location.line == (22 if evaluates else 17)
+
+
+LOGGED = """def prepared(kwh):
+    # {before}
+    {line}
+    return logged"""
+
+
+@pytest.mark.parametrize(
+    ("line", "least", "code"),
+    [
+        ("logged = torch.log(kwh)", -math.inf, "logged = torch.log(kwh.clamp_min(1e-6))"),
+        ("logged = np.log10(a * kwh)", -math.inf, "logged = np.log10(np.maximum(a * kwh, 1e-6))"),
+        ("logged = (kwh.log() - mean) / std", -math.inf, "logged = (kwh.clamp_min(1e-6).log() - mean) / std"),
+        ("logged = torch.log(kwh)", math.nan, ""),  # of what is below 0, or of another origin
+        ("logged = torch.log(kwh + 1e-6)", -math.inf, ""),
+        ("logged = kwh / total", -math.inf, ""),
+        ("logged = math.log(kwh)", -math.inf, ""),  # raises an error at 0
+        ("self.log('kwh', kwh)", -math.inf, ""),
+    ],
+)
+def test_minus_infinity_in_a_batch_comes_out_of_a_logarithm(make, line: str, least: float, code: str) -> None:
+    rows = [batch(index, nonfinite=index == 100, min=least if index == 100 else 0.0, max=3.0) for index in (96, 100)]
+    sites = sites_of(LOGGED.format(before="", line=line), singular=line)
+    loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
+    own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
+    read = own | {"site": 3, "role": "dataset", "line": 60, "function": "__getitem__", "source": "return self.x[i]"}
+    process = make.process(broken_at(make, 100), sites=[*sites, own, read], loaders=[loader], more={"batches": rows})
+    finding = make.check("nonfinite-input", process)[2]
+    assert finding.location.line == (3 if code else 60)
+    assert ("which is minus infinity where that is 0" in finding.fix) == bool(code)
+    assert finding.fix_code.endswith(code or "x, y = x[good], y[good]")
+    assert ("# right below line 30" in finding.fix_code) == (not code)
+    assert ("All that is not finite in it is minus infinity" in finding.summary) == bool(code)
+
+
+def test_the_logarithm_of_a_model_or_of_the_loop_prepares_no_batch(make) -> None:
+    row = batch(100, nonfinite=True, min=-math.inf, max=3.0)
+    line = "scale = torch.log(base)"
+    sites = sites_of(f"class Net(nn.Module):\n    def __init__(self, base):\n        {line}", singular=line)
+    loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
+    process = make.process(broken_at(make, 100), sites=sites, loaders=[loader], more={"batches": [row]})
+    assert "minus infinity" not in make.check("nonfinite-input", process)[2].fix
+
+
+def test_steps_between_two_broken_batches_that_the_weights_survived_are_not_lost(make) -> None:
+    losses = make.steps(COUNT)
+    losses |= {"loss": [math.nan if index == 100 or index >= 300 else one for index, one in enumerate(losses["loss"])]}
+    process = make.process(losses, more={"batches": [batch(100, nonfinite=True)]})
+    assert make.check("nonfinite-input", process)[2].cost.share == pytest.approx(0.25, abs=0.02)

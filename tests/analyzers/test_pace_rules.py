@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers.computed.throughput import processor_time
 
 Row = dict[str, Any]
@@ -340,3 +341,31 @@ def test_processor_time_that_climbs_faster_and_faster_begins_above_its_line(make
     steps |= {"loader_first": [False] * count, "model_calls": [1] * count, "overhead": [0.0] * count}
     climb = processor_time.climb(make.process(steps, samples=samples).longest, np.ones(count, bool), tau=0.85)
     assert climb.floor_start >= 0.004
+
+
+REPORT = """def report(self, step, logits, label):
+    self.auroc.update(logits, label)
+    auc = self.auroc.compute().item()
+    if step % self.every == 0:
+        print(f"auroc {auc:.4f}")"""
+
+
+@pytest.mark.parametrize(
+    ("text", "computed", "code"),
+    [
+        (REPORT, True, "if step % self.every == 0:\n    auc = self.auroc.compute().item()  # line 3 moves to here"),
+        (REPORT.replace("if step", "if auc > 0.9 and step"), True, ""),
+        (REPORT + "\n        self.auroc.reset()", False, ""),
+        (REPORT.replace("self.auroc.compute().item()", "ranked(torch.cat(self.scores))"), False, ""),
+        (REPORT.replace("self.auroc.compute().item()", "sum(self.scores) / step"), False, "mean = total / count"),
+    ],
+)
+def test_a_line_that_goes_over_everything_so_far(make, text: str, computed: bool, code: str) -> None:
+    """A metric that is computed at every step; an example of a mean fits where the line takes one."""
+    steps = slower(make)
+    samples = sampled(steps, site=[1] * len(steps["time"][::10]))
+    status, _, finding = judge(make, steps, samples=samples, sites=sites_of(text, sampled="auc ="))
+    assert (status, finding.location.line) == ("fired", 3)
+    assert ("self.auroc.compute() goes over all" in finding.fix) == computed
+    assert code in finding.fix_code
+    assert bool(finding.fix_code) == bool(code)

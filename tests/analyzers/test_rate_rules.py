@@ -248,6 +248,7 @@ def test_first_updates_that_replace_the_weights_of_a_model_that_learns_half(make
     status, finding = run(make, [0.1] * COUNT, losses, tables=replaced)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "possible")
     assert "of its start" in finding.title
+    assert finding.cost is None, "a model that has learned half is not all lost"
     assert run(make, [0.1] * COUNT, losses, tables=weights(1.0, 1.1, 1.2, 1.4))[0] == "passed", "the weights are kept"
     learned = [loss * (0.5 if at > 50 else 1.0) for at, loss in enumerate(losses)]
     assert run(make, [0.1] * COUNT, learned, tables=replaced)[0] == "passed", "it learns more than half"

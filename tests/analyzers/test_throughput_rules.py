@@ -53,6 +53,26 @@ def test_slow_steps_that_wait_for_workers_whose_processors_others_hold(make) -> 
         assert finding.severity == severity
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("np.savez_compressed(path, **arrays)", "Line 2 compresses what it writes (savez_compressed)"),
+        ("frame.to_csv(path)", "Line 2 writes a file, in these steps only"),
+        ("json.dump(history, file)", "Line 2 writes a file, in these steps only"),
+        ("orthogonalise(net)", "Look at that function"),
+        ("json.dumps(history)", "Look at that function"),
+    ],
+)
+def test_slow_steps_in_which_a_line_was_seen_writing(make, line: str, said: str) -> None:
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    seen = sorted(end[index] - 0.5 for index in SAVES)
+    samples = {"time": seen, "innermost": ["zipfile.py:1167 write"] * len(seen), "site": [1] * len(seen)}
+    sites = sites_of(f"def keep(path):\n    {line}", sampled=line.split("(", maxsplit=1)[0])
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=samples, sites=sites)
+    assert make.check("slow-steps", process)[2].fix.startswith(said)
+
+
 def test_slow_steps_in_which_the_program_was_seen_saving(make) -> None:
     taken = seconds(400, SAVES)
     end = ends(taken)

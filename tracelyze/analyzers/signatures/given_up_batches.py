@@ -28,7 +28,7 @@ FIX_DATA: Final = (
     "it where data are prepared, and let the data set refuse such samples."
 )
 _LEFT_OUT: Final = (
-    "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
+    "# {where}, until the data are repaired: leaves out samples with NaN or Inf\n"
     "good = torch.isfinite({inputs}).reshape(len({inputs}), -1).all(1)\n"
 )
 _WITHOUT_THEM: Final = (
@@ -154,8 +154,9 @@ def left_out(process: Process, loop: Location | None, row: Row) -> str:
     has_no_loop = bool(trainer_examples.trainer_of(process)[0])
     if loader is not None and not loader.get("iterable") and has_fields and (len(names) < 2 or has_no_loop):
         return _WITHOUT_THEM.format(key=field if field.isdigit() else json.dumps(field))
+    where = f"right below line {loop.line}" if names and loop is not None else "before the model is called"
     names = names or ["inputs", "targets"]
-    code = _LEFT_OUT.format(inputs=names[0])
+    code = _LEFT_OUT.format(inputs=names[0], where=where)
     if len(names) > 1:
         code += f"good &= torch.isfinite({names[1]}).reshape(len(good), -1).all(1)\n"
     return f"{code}{', '.join(names)} = {', '.join(f'{name}[good]' for name in names)}"

@@ -351,14 +351,16 @@ def _seen(optimization: Optimization, found: Slow) -> Reason | None:
     sites = samples["site"][inside]
     site = statistics.median(sites[np.isfinite(sites)]) if np.isfinite(sites).any() else None
     saving = any(mark in text for mark in _SAVES)
+    place = process.site(site)
     return Reason(
         "saving a checkpoint" if saving else text,
         count / len(texts),
         f"In {count} of {len(texts)} samples taken during them the program was in {text}.",
         "Save less often, or in the background (torch.distributed.checkpoint.async_save)."
         if saving
-        else "Look at that function: it runs, or takes long, in these steps only.",
-        process.site(site),
+        else compressed.written(process, place)
+        or "Look at that function: it runs, or takes long, in these steps only.",
+        place,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.growing import hooks_added
 from tracelyze.analyzers.computed.throughput import contention, outliers, workload
+from tracelyze.analyzers.evidence.editing.storing import metrics_in_steps
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ ACTING_FIX: Final = (
 )
 ACTING_CODE: Final = """picked = random.sample(range(len(memory)), batch_size)
 samples = [memory[index] for index in picked]  # make arrays or tensors of these only"""
+_AVERAGES: Final = re.compile(r"\b(?:sum|mean|fmean|average|len)\s*\(")
 _FEWEST_STACKS: Final = 3  # one or two stacks may be anywhere
 _MOST_LINES: Final = 6
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
@@ -88,7 +91,10 @@ def reason(optimization: Optimization, waited: float, acting: bool) -> Reason:
     if acting:
         why = f"Batches did not grow, and calls of the model grew far less.{seen}"
         return Reason(waited, why, ACTING_FIX, ACTING_CODE, place)
-    return Reason(waited, f"Neither batches nor module calls grew.{seen}", FIX, FIX_CODE, place)
+    why, remedy = f"Neither batches nor module calls grew.{seen}", metrics_in_steps.of(optimization.process, place)
+    if remedy is not None:
+        return Reason(waited, why, remedy.fix, remedy.code, place)
+    return Reason(waited, why, FIX, FIX_CODE if place is None or _AVERAGES.search(place.source) else "", place)
 
 
 def crowded(optimization: Optimization) -> Floats:

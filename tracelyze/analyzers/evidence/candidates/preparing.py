@@ -4,8 +4,9 @@ into what an evaluation measures: a logarithm or a root of what nothing bounds f
 from __future__ import annotations
 
 import ast
+import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.candidates import bounds
@@ -39,6 +40,13 @@ _MEASURES: Final = (
     "value that it can have, as 0 for a count or a price. If that is not it, check the inputs of every validation "
     "batch and the model's buffers."
 )
+_LOGARITHMS: Final = ("log", "log2", "log10")
+_OF_MODULE: Final = re.compile(r"class \w+\(.*Module\b")
+_OF_ZERO: Final = (
+    "Line {0.line} takes the {1} of {2}, which is minus infinity where that is 0. Bound it from below by the least "
+    "value above 0 that your data can have{3}."
+)
+_LEAST: Final = "# in place of 1e-6, the least value above 0 that your data can have\n"
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
 _SPREADS_CODE: Final = (
     "scaled = (values - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
@@ -114,6 +122,60 @@ def _taken(call: ast.Call) -> ast.expr | None:
     if parsed_line.is_function_of_torch(call.func):
         return call.args[0] if len(call.args) == 1 and not call.keywords else None
     return call.func.value if isinstance(call.func, ast.Attribute) and not call.args else None
+
+
+def logarithm(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
+    """What made `rows` of batches not finite, if all that is not finite in them is minus infinity: a logarithm gives
+    that of 0. The only line which takes one of what nothing bounds from below, and which neither evaluates nor is part
+    of a model or of the loop."""
+    if any(row["min"] != -math.inf or not math.isfinite(row["max"] or 0.0) for row in rows):
+        return None
+    places = [*process.locations("singular"), *process.locations("singular-array")]
+    found: list[tuple[Location, ast.Call, ast.expr, OwnStatement]] = []
+    for place in {one.file_line: one for one in places}.values():
+        own = own_statement.at(process, place)
+        if own is None or _is_elsewhere(process, place) or bounds.is_bounded(process, place):
+            continue
+        taken = [(call, _argument(call)) for call in own.parsed.calls(*_LOGARITHMS)]
+        found += [(place, call, one, own) for call, one in taken if one is not None]
+    if len({place.file_line for place, *_ in found}) != 1:
+        return None
+    line, call, given, own = found[0]
+    name = parsed_line.name_of(call.func)
+    fix = _OF_ZERO.format(line, name, own.parsed.text_of(given), ", or take log1p of it" if name == "log" else "")
+    code = own.dedented(own.parsed.with_parts({one: _bounded(own, by, one) for _, by, one, _ in found}))
+    return Prepared("All that is not finite in it is minus infinity.", fix, _LEAST + code if own.is_whole else "", line)
+
+
+def _is_elsewhere(process: Process, place: Location) -> bool:
+    """Whether a line prepares no data: it evaluates, reports, or is part of a model, the loop or what that calls."""
+    loop = process.location("loop")
+    text = recorded_text.of_file(process, place.file)
+    heads = [at for at in sorted(text) if at < place.line and text[at][:1].strip()]
+    if place.function == "forward" or _REPORTS.match(place.source) or (heads and _OF_MODULE.match(text[heads[-1]])):
+        return True
+    if loop is not None and place.file_function == loop.file_function:
+        return place.line >= loop.line
+    return place.file_function in process.functions("backward", "training-call", "evaluation")
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    """The tensor or array of which a call takes the logarithm; None of a number, a constant or a logger's `log`."""
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if holder is None or call.keywords or parsed_line.name_of(holder) == "math":
+        return None
+    by_function = parsed_line.name_of(holder) in ("torch", "np", "numpy")
+    taken = (
+        call.args[0] if by_function and len(call.args) == 1 else holder if not by_function and not call.args else None
+    )
+    return None if taken is None or _BOUNDS.search(ast.unparse(taken)) else taken
+
+
+def _bounded(own: OwnStatement, call: ast.Call, given: ast.expr) -> str:
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    if parsed_line.name_of(holder) in ("np", "numpy"):
+        return f"{parsed_line.name_of(holder)}.maximum({own.parsed.text_of(given)}, 1e-6)"
+    return f"{own.parsed.operand(given)}.clamp_min(1e-6)"
 
 
 def for_validation(process: Process) -> Location | None:

@@ -71,14 +71,19 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     which = (
         f"batch {row['batch'] + 1:,} of pass {row['epoch'] + 1}" if row["loader"] is not None else "the model's input"
     )
-    affected = np.arange(len(optimization.steps)) >= first
+    finite = np.isfinite(losses := optimization.steps["loss"])
+    # The weights may have survived the first batches: a step between two finite losses is not lost.
+    lost = (optimization.steps.known("loss") & ~finite) | (np.arange(len(losses)) > np.flatnonzero([True, *finite])[-1])
     process, loader = optimization.process, given_up_batches.loader_of(optimization.process, row)
     made = _made_by_script(process, row)
     divided = preparing.line(process) if given_up_batches.without_dataset(process, loader) else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     place = divided or (given_up_batches.prepared_at(process, loader) if loader else None)
     fix, code = given_up_batches.FIX_DATA, given_up_batches.left_out(process, seen, row)
-    if made or divided is not None:
+    zero = preparing.logarithm(process, rows) if loader else None
+    if zero is not None:
+        fix, code, place = zero.fix, zero.code or code, zero.line
+    elif made or divided is not None:
         fix, code = preparing.remedy(process, place)
     return Finding(
         rule=RULE.id,
@@ -91,6 +96,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             f"Field {fields} of {which} held NaN or Inf as it was handed to the "
             f"{'model, though those of its batch were finite' if made else 'script'}, and the loss"
             f"{timing.name_of(optimization)} of step {begin:,} was not finite."
+            + (f" {zero.told}" if zero else "")
             + " The losses before were." * bool(optimization.steps.known("loss")[:first].any())
             + (f" {broken:,} losses have not been finite since, this one included." if broken > 1 else "")
         ),
@@ -104,7 +110,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             Evidence("which batch", which),
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
-        cost=timing.cost_of(optimization, affected),
+        cost=timing.cost_of(optimization, lost),
         location=place or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf", "not-finite")]),

@@ -55,7 +55,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("highest loss", found.highest),
             Evidence("lowest loss", found.lowest),
         ],
-        cost=timing.cost_of(optimization, found.suffered(len(optimization.steps))),
+        cost=None if found.partly else timing.cost_of(optimization, found.suffered(len(optimization.steps))),
         diff=remedy.diff,
         setting=schedulers.setting_of_rate(optimization, found.stable or found.lower),
         location=remedy.place or schedulers.rate_location(optimization, found.stable is not None),

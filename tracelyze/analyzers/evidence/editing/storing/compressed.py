@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 _COMPRESSES: Final = re.compile(
     r"\b(?P<with>gzip|bz2|lzma)\.(?:open|GzipFile|BZ2File|LZMAFile|compress)\("
     r"|\bshutil\.(?P<archive>make_archive)\(|\b(?P<zip>ZIP_DEFLATED|ZIP_BZIP2|ZIP_LZMA)\b"
+    r"|\b(?P<arrays>savez_compressed)\("
+)
+_WRITES: Final = re.compile(
+    r"\b(?:(?:pickle|joblib|json|dill|yaml)\.dump|np\.save\w*|numpy\.save\w*|savefig|imwrite|imsave|save_image"
+    r"|to_(?:csv|json|parquet|pickle|hdf|feather|excel)|write_(?:text|bytes|table)|writerows)\("
 )
 _READS: Final = re.compile(r"""["']rb?t?["']""")
 
@@ -35,10 +41,27 @@ def of(process: Process, save: Location | None) -> Compressed | None:
     if len(found) != 1:
         return None
     ((at, match),) = found.items()
-    by = match["with"] or match["archive"] or match["zip"]
+    by = match["with"] or match["archive"] or match["zip"] or match["arrays"]
     fix = (
         f"Line {at} compresses the checkpoint ({by}). That usually takes far longer than to write it, even at the "
         "lowest level, and weights shrink by little. Write it as it is, and read it so; or compress it in a thread of "
         "its own, or save less often."
     )
     return Compressed(Location(save.file, at, save.function, lines[at].strip()), fix)
+
+
+def written(process: Process, seen: Location | None) -> str:
+    """What to do about a line that was seen to take long and that writes a file, which need be no checkpoint."""
+    if seen is None:
+        return ""
+    own = own_statement.at(process, seen)
+    text = own.text if own is not None else seen.source
+    packs = _COMPRESSES.search(text)
+    if packs is not None and packs["arrays"]:
+        return (
+            f"Line {seen.line} compresses what it writes ({packs['arrays']}). That usually takes far longer than to "
+            "write it, and weights shrink by little. Write it as it is (np.savez), or write it less often."
+        )
+    if _WRITES.search(text):
+        return f"Line {seen.line} writes a file, in these steps only: write it less often, or in a thread of its own."
+    return ""

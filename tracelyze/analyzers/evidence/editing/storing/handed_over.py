@@ -39,6 +39,8 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
     backward = optimization.backward_location
     if kept is None or backward is None or not kept.function.isidentifier() or kept.function == backward.function:
         return None
+    if not _keeps_what_it_is_given(kept):
+        return None
     text = recorded_text.of_function(optimization.process, backward)
     found = []
     for number, line in sorted(text.items()):
@@ -51,6 +53,22 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
                 return None
             found.append(HandedOver(Location(backward.file, number, backward.function, line.strip()), given[0].id))
     return found[0] if len(found) == 1 else None
+
+
+def _keeps_what_it_is_given(kept: Location) -> bool:
+    """Whether nothing is called there that may make another tensor of what the method is given, such as the output of a
+    model that it is given: `self.history.append(self.drift(model))`."""
+    parsed = parsed_line.parse(kept.source)
+    made = parsed.statement if parsed is not None else None
+    value = getattr(made, "value", None)
+    within = value.args if isinstance(made, ast.Expr) and isinstance(value, ast.Call) else [value]
+    nodes = [node for one in within if one is not None for node in ast.walk(one)]
+    calls = [one for one in nodes if isinstance(one, ast.Call) and not _FREED.match(f"{ast.unparse(one.func)}(")]
+    return bool(nodes) and not any(one.args or one.keywords or _is_of_self(one.func) for one in calls)
+
+
+def _is_of_self(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
 
 
 def _is_number(node: ast.expr, text: dict[int, str]) -> bool:
