@@ -30,6 +30,7 @@ def test_a_call_that_does_not_ask_for_the_mode(make) -> None:
     )
     finding = make.check("batchnorm-in-validation", process)[2]
     assert "was in eval mode, but the call in line 27 does not ask for its mode." in finding.summary
+    assert "next validation" not in finding.summary, "which does not read what is stored either"
     assert finding.location.line == 27
 
 

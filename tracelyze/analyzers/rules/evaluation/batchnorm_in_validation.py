@@ -66,8 +66,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"updates), first after step {begin:,}. "
                 + (SAMPLED.format(by=f", by line {whole.line}" if whole else "") if sampled else "")
                 + (_although_in_eval_mode(back, always) if in_eval else "")
-                + "Validation data are normalised by their own batch statistics, leak into what the model stores, and "
-                "change the next validation."
+                + "Validation data are normalised by the statistics of their own batches, so that scores depend on how "
+                "they are batched, and leak into the statistics that the model stores."
             ),
             fix=fix,
             fix_code=code,

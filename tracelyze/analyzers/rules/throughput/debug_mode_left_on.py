@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput.slow import profiler_cycles
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.settings import anomaly_detection
+from tracelyze.analyzers.evidence.settings.anomaly_detection import SwitchedOn
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.diagnosis import Cost, Evidence, Finding, Setting
+from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.slow.profiler_cycles import Cycles
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
-CODE = "torch.autograd.set_detect_anomaly(debug)  # debug: True only while you look for a NaN"
-BLOCK = """with torch.autograd.set_detect_anomaly(debug):  # debug: True only while you look for a NaN
-    ...  # the block, as it is"""
-FRAMEWORK = "detect_anomaly=False  # what the Trainer is given"
 WORDS = {
     "anomaly_mode": (
         "Anomaly detection",
@@ -42,15 +39,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         severe = seconds >= limits["seconds"], len(steps) >= limits["many"]
         if len(steps) < limits["steps"]:
             return Passed(f"{name.lower()} is on, in the {plural(len(steps), 'step')} of a debugging session")
+        on = anomaly_detection.of(process) if column == "anomaly_mode" else _by_profiler(process)
         return [
             Finding(
                 rule=RULE.id,
                 severity="warning" if any(severe) else "info",
                 confidence="certain",
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
-                summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
-                fix="Turn it on for a few steps, or under a condition, and leave it off otherwise.",
-                fix_code=_example(process, column),
+                summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}"
+                + on.said,
+                fix=on.fix,
+                fix_code=on.code,
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
                 last_step=timing.last_step(optimization),
                 evidence=[
@@ -59,11 +58,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                     if severe == (False, True)
                     else Evidence("length of the run", seconds, "s", *limits.against("seconds")),
                 ],
-                location=_switched_on(process, column) or optimization.backward_location,
-                diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),
-                setting=Setting(("mode", "check_nan", "enabled"), (True,), "False")
-                if column == "anomaly_mode"
-                else None,
+                location=on.place or optimization.backward_location,
+                diff=on.diff,
+                setting=on.setting,
                 seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
                 false_alarm="A long run meant only for debugging.",
@@ -74,6 +71,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if found is not None and again and (found.share >= limits["mostly"] or found.lost >= limits["lost"]):
         return [_cycling(process, found, seconds, limits)]
     return Passed("neither anomaly detection nor a profiler was on throughout")
+
+
+def _by_profiler(process: Process) -> SwitchedOn:
+    return SwitchedOn(profiler_cycles.line(process), code=profiler_cycles.SCHEDULED, setting=None)
 
 
 def _cycling(process: Process, found: Cycles, seconds: float, limits: Limits) -> Finding:
@@ -100,25 +101,6 @@ def _cycling(process: Process, found: Cycles, seconds: float, limits: Limits) ->
         location=place or optimization.backward_location,
         seen_at=optimization.backward_location,
     )
-
-
-def _example(process: Process, column: str) -> str:
-    if column == "profiled":
-        return profiler_cycles.SCHEDULED
-    if _by_framework(process):
-        return FRAMEWORK
-    place = _switched_on(process, column)
-    return BLOCK if place is not None and place.source.startswith(("with ", "async with ")) else CODE
-
-
-def _by_framework(process: Process) -> bool:
-    """Whether the script asks a framework for it, and does not call torch's function itself."""
-    own = process.locations("anomaly")
-    return not own and script_lines.only(process, "setting", r"\bdetect_anomaly\s*=") is not None
-
-
-def _switched_on(process: Process, column: str) -> Location | None:
-    return script_lines.only(process, "anomaly") if column == "anomaly_mode" else profiler_cycles.line(process)
 
 
 RULE = Rule(
