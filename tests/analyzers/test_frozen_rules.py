@@ -59,6 +59,43 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
         assert not any("no backward reached" in line for line in finding.excluded)
 
 
+LOSS_OF_NUMBERS = """\
+def policy_loss(self, gains):
+    chosen = torch.tensor(self.chosen)
+    spread = torch.as_tensor([one.item() for one in self.spreads], dtype=torch.float32)
+    return -(chosen * gains + 0.01 * spread).mean()"""
+
+
+def of_numbers(make, *read: tuple[int, str], detach: bool = True) -> Any:
+    """Few tensors without a gradient, lines of a loss that read tensors with graphs, and a detach() elsewhere."""
+    text = LOSS_OF_NUMBERS.split("\n")
+    place = {"file": "a.py", "function": "policy_loss", "excerpt_line": 1, "excerpt": LOSS_OF_NUMBERS}
+    sites = [
+        place
+        | {"site": 20 + at, "role": "read-graph", "line": at, "function": function, "source": text[at - 1].strip()}
+        for at, function in read
+    ]
+    away = {"site": 9, "role": "cut", "file": "a.py", "line": 30, "function": "gains", "source": "gains = x.detach()"}
+    reach = {"reach": [CUT | {"missed_elements": 50}], "activations": RAN}
+    process = make.process(sites=[*sites, *([away] if detach else [])], more=reach)
+    return make.check("frozen-parameters", process)[2]
+
+
+def test_a_loss_of_numbers_that_were_read_from_tensors_with_graphs(make) -> None:
+    both = of_numbers(make, (2, "policy_loss"), (3, "policy_loss"))
+    assert (both.severity, both.location.line) == ("warning", 2), "however few the parameters are, their path is cut"
+    assert "Lines 2 and 3 make tensors of the numbers in tensors with a graph, and leave the graph" in both.summary
+    assert "only place" not in both.summary
+    assert both.fix_code == "chosen = torch.stack(self.chosen)\nspread = torch.stack([one for one in self.spreads])"
+    one = of_numbers(make, (2, "policy_loss"))
+    assert "Line 2 makes a tensor of the numbers in tensors with a graph, and leaves the graph" in one.summary
+    apart = of_numbers(make, (2, "policy_loss"), (3, "log"))
+    assert (apart.severity, "Line" in apart.summary, "only place" in apart.summary) == ("info", False, False)
+    assert "Line 30 is the only place" in of_numbers(make).summary
+    shown = of_numbers(make, (4, "policy_loss"))
+    assert (shown.severity, "only place" in shown.summary) == ("info", False), "values were read there as well"
+
+
 @pytest.mark.parametrize(
     ("names", "missed", "kinds", "severity"),
     [

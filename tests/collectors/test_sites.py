@@ -117,6 +117,7 @@ for step in range(400):
     loss.backward()
     optimizer.step()
     total += loss.detach().item()
+    joined = torch.tensor([loss, loss])
     if step % 2:
         with torch.no_grad():
             out = model(torch.ones(1, 4))
@@ -334,7 +335,10 @@ def test_reads_are_counted_per_step_and_leave_torch_as_it_was(collect: Collect, 
     assert done.own_stderr == plain.stderr, "the warning and the traceback are those of plain Python"
     (process,) = done.run.processes
     reads = {row["source"]: row for row in process.sites.records() if row["role"] == "read"}
-    assert set(reads) == {"total += loss.detach().item()", "values = out.tolist(), float(out[0, 0])"}
+    joined = "joined = torch.tensor([loss, loss])"
+    assert set(reads) == {"total += loss.detach().item()", "values = out.tolist(), float(out[0, 0])", joined}
+    graphs = [row["source"] for row in process.sites.records() if row["role"] == "read-graph"]
+    assert graphs == [joined], "what is read there has a graph each time"
     assert {row["device"] for row in reads.values()} == {"cpu"}
     assert reads["total += loss.detach().item()"]["per_step"] == pytest.approx(1.0, abs=0.1)
     assert reads["values = out.tolist(), float(out[0, 0])"]["per_step"] == pytest.approx(1.0, abs=0.1)

@@ -50,6 +50,7 @@ RAN: Final = {
     "save": "writes a file of weights",
     "load": "reads one",
     "read": "reads values back from tensors in the loop",
+    "read-graph": "the same, of tensors with a graph each time",
     "read-evaluated": "reads a number back while the model is evaluated",
     "report": "hands a loss to a logger",
     "broken-forward": "begins the forward of, or around, the module (`name`) that put out NaN or Inf first",

@@ -62,6 +62,8 @@ _COUNTED: Final = r"\s*\(?\s*(?:\w+\.)*_?(?:epoch|step|iter|count)"
 _POWERS: Final = (  # with no whole exponent, nor one that counts, as that of a decay
     rf"(?:(?<=[)\]])|\b[A-Za-z_]\w*)\s*\*\*=?(?!{_WHOLE})(?!{_COUNTED})|\bpow\s*\((?!{_WHOLE}\s*\))(?![^()]*,{_WHOLE}\s*\))"
 )
+_OF_NUMBERS: Final = re.compile(r"(?<![\w.])(?:torch\.)?(?:as_tensor|tensor|Tensor|FloatTensor)\s*\(")
+_SHOWN: Final = re.compile(r"^(?:print|\w*log\w*\.\w+|return\b.*\.item\(\))")  # of a value that no loss is made of
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
     "log": r"\blog\s*\(", "log2": r"\blog2\s*\(", "log10": r"\blog10\s*\(", "log1p": r"\blog1p\s*\(",
     "sqrt": r"sqrt\s*\(|\*\*\s*0?\.5\b", "rsqrt": r"rsqrt\s*\(", "norm": r"norm\s*\(", "std": r"\bstd(?:_mean)?\s*\(",
@@ -96,9 +98,20 @@ def rewarding(process: Process, seen: Location | None) -> Location | None:
 
 
 def cut(process: Process) -> Location | None:
-    """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop."""
+    """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop.
+    None where values with a graph were read there besides: by float(), or into a new tensor."""
     apart = _evaluating(process) | process.functions("backward", "step")
-    return only_of([one for one in process.locations("cut") if one.file_function not in apart])
+    lines = [*process.locations("cut"), *process.locations("read-graph")]
+    return only_of([one for one in lines if one.file_function not in apart and not _SHOWN.search(one.source)])
+
+
+def of_numbers(process: Process) -> list[Location]:
+    """The lines that make tensors of numbers which they read from tensors with graphs, where the script does not
+    evaluate or run its loop; empty where they do not stand together."""
+    apart = _evaluating(process) | process.functions("backward", "step")
+    lines = [one for one in process.locations("read-graph") if _OF_NUMBERS.search(one.source)]
+    lines = [one for one in lines if one.file_function not in apart]
+    return sorted(lines, key=lambda one: one.line) if only_of(lines) is not None else []
 
 
 def flat(process: Process, operations: list[str]) -> Location | None:

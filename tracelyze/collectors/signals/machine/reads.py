@@ -42,6 +42,7 @@ class _Read:
     last: int = -1  # number of steps done at its latest read
     calls: int = 0
     steps: int = 0  # different steps in which it read
+    graphs: int = 0  # reads of tensors that had a graph
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Reads(Signal):
         self._modes = function_modes.watching(self.torch) or (lambda: 0)
         self._recorded: set[tuple[str, int]] = set()
         self._error: Exception | None = None
-        unseen_by_compiler(self.torch, (Reads._note, Reads._count, Reads._device))
+        unseen_by_compiler(self.torch, (Reads._note, Reads._count, Reads._device, Reads._has_graph))
 
     def opened(self) -> None:
         self._open()
@@ -140,6 +141,8 @@ class Reads(Signal):
                 self._recorded.add(place)
                 calls = sum(read.calls for read in reads) / steps
                 self.program.sites.add("read", *place, reads[0].function, device=reads[0].device, per_step=calls)
+                if all(read.graphs == read.calls for read in reads):
+                    self.program.sites.add("read-graph", *place, reads[0].function)
 
     def _note(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """The method `name` of `tensor` was looked up by the code of `frame`."""
@@ -171,6 +174,7 @@ class Reads(Signal):
             place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
             read = window.reads[key] = _Read(*place, device)
         read.calls += 1
+        read.graphs += self._has_graph(tensor)
         read.steps += steps != read.last
         read.last = steps
 
@@ -178,6 +182,10 @@ class Reads(Signal):
         """None for a tensor whose class would call code of the program when its device is read."""
         plain = type(tensor) in (self.torch.Tensor, self.torch.nn.Parameter)
         return str(tensor.device.type) if plain and not self._modes() else None
+
+    def _has_graph(self, tensor: Any) -> bool:
+        """Not of a tensor whose class would call code of the program when it is asked."""
+        return type(tensor) is self.torch.Tensor and not self._modes() and tensor.grad_fn is not None
 
 
 class Watching(Protocol):

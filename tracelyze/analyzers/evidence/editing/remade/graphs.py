@@ -6,8 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import is_operand, name_of
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -17,6 +19,9 @@ _MADE: Final = ("tensor", "as_tensor")
 _LEFT_OUT: Final = "Leave out line {line}: what it is made of has the gradient that it takes away."
 _JOIN: Final = (
     "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
+)
+_JOINED: Final = (
+    "If what {them} is a part of the loss, join the tensors by a function that has a gradient, such as torch.stack."
 )
 _NUMBERS: Final = " Take the numbers (.item()) only for what is printed."
 _SEVERAL: Final = ("list", "tuple")
@@ -46,6 +51,38 @@ def of_tensors(process: Process, place: Location | None) -> tuple[str, str]:
         return _LEFT_OUT.format(line=place.line), ""
     held = text if whole or is_operand(given) else f"({text})"
     return _JOIN, own.dedented(own.parsed.with_parts({call: held}))
+
+
+def of_numbers(process: Process) -> tuple[str, str, str, Location] | None:
+    """What the lines do that make tensors of numbers read from tensors with graphs, words and an example, and the first
+    of these lines; None where they are not known."""
+    lines = script_lines.of_numbers(process)
+    if not lines:
+        return None
+    one = len(lines) == 1
+    which = f"Line {lines[0].line} makes" if one else f"Lines {listed([at.line for at in lines], len(lines))} make"
+    what = "a tensor of the numbers" if one else "tensors of the numbers"
+    said = f" {which} {what} in tensors with a graph, and leave{'s' * one} the graph behind."
+    return (
+        said,
+        _JOINED.format(them="that line gives" if one else "those lines give"),
+        _stacked(process, lines),
+        lines[0],
+    )
+
+
+def _stacked(process: Process, lines: list[Location]) -> str:
+    """The lines with the tensors joined; empty where one of them is not known as a whole."""
+    made = []
+    for line in lines:
+        own = own_statement.at(process, line)
+        call = own.only_call("tensor", "as_tensor", "Tensor", "FloatTensor") if own is not None else None
+        given = call.args[0] if call is not None and call.args else None
+        if own is None or call is None or not isinstance(given, ast.Name | ast.Attribute | ast.List | ast.ListComp):
+            return ""
+        text = re.sub(r"\.item\(\)|\.detach\(\)", "", own.parsed.text_of(given))
+        made.append(own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"})))
+    return "\n".join(made)
 
 
 def uncut(process: Process, place: Location) -> tuple[str, str]:
