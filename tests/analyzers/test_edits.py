@@ -145,6 +145,35 @@ def test_clearing_moves_before_the_backward(make) -> None:
     assert order == ["optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
 
 
+UPDATE = """\
+def apply_update(self):
+    {clear}
+    {middle}
+    self.opt.step()
+    self.sched.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("clear", "middle", "moved"),
+    [
+        ("self.opt.zero_grad(set_to_none=False)", "clip_grad_norm_(self.net.parameters(), 1.0)", True),
+        ("self.net.zero_grad()", "pass", True),
+        ("self.opt.zero_grad()", "loss.backward()", False),
+        ("if fresh: self.opt.zero_grad()", "pass", False),
+    ],
+)
+def test_clearing_moves_behind_the_step_of_a_helper(make, clear: str, middle: str, moved: bool) -> None:
+    """The backward is another function's."""
+    source = UPDATE.format(clear=clear, middle=middle)
+    training = make.process(sites=sites_of(source, step="self.opt.step()", **{"clear-text": "zero_grad("})).longest
+    diff = edits.clear_behind_the_step(training, training.process.location("clear-text"))
+    assert (diff is not None) == moved
+    if moved:
+        expected = ["def apply_update(self):", middle, "self.opt.step()", clear, "self.sched.step()"]
+        assert statements(applied(source, diff)) == expected
+
+
 def test_a_partial_clearing_becomes_the_optimizers_own(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
     source = source.replace("        loss =", "        model.head.zero_grad(set_to_none=True)\n        loss =")

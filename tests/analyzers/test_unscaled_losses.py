@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.analyzers.test_accumulation_rules import lines_of
+
 COUNT = 400
 
 
@@ -220,3 +222,30 @@ def test_losses_that_are_divided_twice(make, divisor, count, text, line, added) 
 )
 def test_losses_that_are_divided_once(make, divisor, count, text, columns) -> None:
     assert divided_by(make, divisor, count, text.split("\n")[-1], text, **columns)[0] == "passed"
+
+
+NAMED = """\
+for i, (x, y) in enumerate(loader, start=1):
+    {named}
+    loss = criterion(model(x), y)
+    loss.backward()
+    {asked}
+        optimizer.step()
+        optimizer.zero_grad()"""
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "by"),
+    [
+        ("accumulating = i % ACCUMULATE != 0", "if not accumulating:", "ACCUMULATE"),
+        ("last = (i + 1) % cfg.every == 0", "if last:", "cfg.every"),
+        ("last = (i + 1) % cfg.every == cfg.every - 1", "if last:", "4"),  # what it is compared with is no number
+        ("shown = i % LOG == 0", "if due(i):", "4"),
+        ("last = i % 4 == 0", "if last:", "4"),
+    ],
+)
+def test_a_loss_is_divided_by_what_the_condition_of_the_step_counts_by(make, named: str, asked: str, by: str) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    sites = lines_of(NAMED.format(named=named, asked=asked), backward="backward()", step=".step()", loss="loss =")
+    finding = make.check("unscaled-accumulation", make.process(steps, sites=sites))[2]
+    assert finding.fix_code == f"(loss / {by}).backward()"

@@ -75,6 +75,23 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
     return Diff(backward.file, backward.line, [*between, "".join(there)], ["".join(there), *between])
 
 
+def clear_behind_the_step(optimization: Optimization, clear: Location | None) -> Diff | None:
+    """The line that clears, moved from above the step to right behind it, where both stand close together at one depth
+    and no backward runs in between."""
+    process = optimization.process
+    step = _only(process, "step")
+    there, done = clear and recorded_text.line_at(process, clear), step and recorded_text.line_at(process, step)
+    if not clear or not step or not there or not done or not _same_function(clear, step) or clear.line > step.line:
+        return None
+    text = recorded_text.of_function(process, step)
+    lines = [text.get(at) for at in range(clear.line + 1, step.line + 1)]
+    kept = [line for line in lines if line is not None]
+    whole = len(kept) == len(lines) <= _STRETCH and (STEP.fullmatch(done[1]) or SCALER_STEP.fullmatch(done[1]))
+    if not whole or not CLEAR.fullmatch(there[1]) or there[0] != done[0] or any("backward(" in line for line in kept):
+        return None
+    return Diff(clear.file, clear.line, ["".join(there), *kept], [*kept, "".join(there)])
+
+
 def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
     process = optimization.process

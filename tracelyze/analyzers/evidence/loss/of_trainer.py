@@ -11,6 +11,8 @@ from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
@@ -29,6 +31,9 @@ FUNCTION: Final = (
 )
 OF_FUNCTION: Final = 'return F.cross_entropy(logits, labels, reduction="sum") / num_items_in_batch'
 _EVERY: Final = re.compile(r"%\s*(?P<every>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*(?:\)\s*)?==\s*\w+(?:\s*-\s*1)?\s*:")
+_NAMED: Final = re.compile(
+    r"\s*(?P<name>\w+)\s*=(?!=).*%\s*(?P<every>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*\)?\s*[!=]=\s*\w+(?:\s*-\s*1)?\)?$"
+)
 _NAMES: Final = ("num_items_in_batch", "compute_loss_func")
 
 
@@ -57,12 +62,23 @@ def remedy(optimization: Optimization, count: int) -> tuple[str, str]:
 
 def _counted(optimization: Optimization) -> str:
     """What the script calls the number of batches of a step, by the condition above its step: `self.every` of
-    `if (i + 1) % self.every == 0:`. Empty where that is in another function than the backward, or no name."""
+    `if (i + 1) % self.every == 0:`, also if that has a name of its own. Empty where that is in another function than
+    the backward, or no name."""
     place, backward = windows.counted(optimization), optimization.backward_location
+    if place is None and backward is not None:
+        return _named(recorded_text.of_function(optimization.process, backward).values())
     found = _EVERY.search(place.source.split("#")[0]) if place is not None else None
     if place is None or found is None or backward is None or place.file_function != backward.file_function:
         return ""
     return found["every"]
+
+
+def _named(lines: Iterable[str]) -> str:
+    """`EVERY` of the only `last = (i + 1) % EVERY == 0` whose name is a condition in these lines."""
+    texts = [line.split("  #")[0].rstrip() for line in lines]
+    found = [one for line in texts if (one := _NAMED.match(line))]
+    asked = [one for one in found if any(re.match(rf"\s*if (?:not )?{one['name']}:", line) for line in texts)]
+    return asked[0]["every"] if len(asked) == len(found) == 1 else ""
 
 
 def _summed(process: Process, place: Location | None) -> str:

@@ -75,7 +75,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
             [Mark(float(begin), "cleared too early")],
         ) + pictures.loss(optimization),
-        diff=edits.clear_before_backward(optimization) if np.nanmedian(steps["backwards"]) <= 1 else None,
+        diff=(edits.clear_before_backward(optimization) if np.nanmedian(steps["backwards"]) <= 1 else None)
+        or (edits.clear_behind_the_step(optimization, clears) if alone else None),
         false_alarm="A program that computes gradients only to inspect them and steps without them on purpose.",
     )  # fmt: skip
 
