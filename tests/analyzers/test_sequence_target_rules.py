@@ -270,3 +270,21 @@ def test_padding_is_left_out_where_the_loss_is_made(make, made: str, loss: str, 
     assert finding.location.line == (56 if edited else 60)
     assert bool(finding.diff) == bool(edited)
     assert edited in "".join(finding.diff.added if finding.diff else [])
+
+
+@pytest.mark.parametrize(("begins", "behind", "line"), [(32.0, 2.0, 56), (31.0, 2.0, 60), (None, None, 60)])
+def test_padding_behind_an_end_symbol_is_left_out_there_too(
+    make, begins: float | None, behind: float | None, line: int
+) -> None:
+    """What follows the end symbol in the targets is padding. Only the script knows whether it is one: the example is no
+    edit. Older recordings do not say which id that is."""
+    text = "    ce = nn.CrossEntropyLoss()\n" + "    x = 1\n" * 3 + "    loss = ce(scores, y)"
+    site = {"site": 3, "role": "loss", "file": "a.py", "line": 60, "function": "main", "source": "loss = ce(scores, y)"}
+    rows = calls(**PADDED, ignore_index=-100.0, pad_elsewhere=32.0, pad_begins=begins, pad_behind=behind)
+    process = make.process(more={"loss_calls": rows}, sites=[site | {"excerpt_line": 56, "excerpt": text}])
+    _, _, finding = make.check(PADDING, process)
+    assert finding.location.line == line
+    assert finding.diff is None
+    assert (finding.fix_code == "ce = nn.CrossEntropyLoss(ignore_index=0)") == (line == 56)
+    assert ("of padding and of id 2 alone" in finding.fix) == (line == 56)
+    assert ("If no real token has class 0" in finding.fix) == (line == 60)

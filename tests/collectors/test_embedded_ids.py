@@ -236,6 +236,7 @@ def test_padding() -> None:
     assert found["pad_rows"] == pytest.approx(5 / 6)
     assert (found["pad_target"], found["pad_same"]) == (0.0, 1.0)
     assert found["pad_elsewhere"] == 6, "the last id of each row is followed by padding, or by what was added to it"
+    assert (found["pad_behind"], found["pad_begins"]) == (-1.0, 0.0), "these rows end in different ids"
     assert columns_of(model, x, x)["pad_elsewhere"] == 0, "tags"
     assert columns_of(model, x, target, ignored=0)["pad_share"] == 0.0
     assert columns_of(model, x, target, weight=(torch.arange(V) > 0).float())["pad_share"] == 0.0
@@ -243,6 +244,22 @@ def test_padding() -> None:
     assert columns_of(model, x.T.contiguous(), target.T.contiguous())["pad_share"] == pytest.approx(share), "time first"
     target[:, -1] = -100  # as by a model that shifts its labels itself
     assert columns_of(model, x, target)["pad_share"] == pytest.approx(share - 5 / x.numel())
+
+
+@pytest.mark.parametrize("way", ["", "time first", "within"])
+def test_padding_behind_an_end_symbol(way: str) -> None:
+    """What is to be said after the end symbol is padding already. An id that stands elsewhere, too, is none."""
+    model, x = recurrent(nn.LSTM), ids(padded=True)
+    end, lengths = V - 1, (x != 0).sum(1)
+    x[x == end] = 1
+    x[torch.arange(B), lengths - 1] = end
+    if way == "within":
+        x[0, 0] = end
+    target = torch.cat([x[:, 1:], torch.zeros(B, 1, dtype=torch.long)], 1)
+    turn = torch.Tensor.t if way == "time first" else torch.Tensor.contiguous
+    found = columns_of(model, turn(x).contiguous(), turn(target).contiguous())
+    ends = int((lengths < x.shape[1]).sum())
+    assert (found["pad_behind"], found["pad_begins"]) == ((-1.0, 0.0) if way == "within" else (end, ends))
 
 
 def test_ends_that_are_no_padding() -> None:

@@ -59,6 +59,8 @@ LOSS_CALLS: Final = Table(
         Column("autocast", "int8", "", "autocast dtype in force at the call", AUTOCAST),
         Column("pad_same", "float64", "share", "of these positions that have this target"),
         Column("pad_elsewhere", "float64", "", "targets that are this one and count, at all other positions"),
+        Column("pad_behind", "float64", "", "id that stands once in each padded row, right before padding; -1: none"),
+        Column("pad_begins", "float64", "", "targets of pad_elsewhere that stand at this id"),
         Column("ids_next", "float64", "share", "targets that are the next id, where that is another one"),
         Column("end_id", "float64", "", "id that most rows of ids end in"),
         Column("end_rows", "float64", "share", "rows that end in it"),

@@ -162,7 +162,21 @@ def padding(torch: Any, sequences: Sequences) -> dict[str, Any]:
         "pad_target": value,
         "pad_same": same / number.clamp(min=1),
         "pad_elsewhere": ((target == value) & counted).sum() - same,
+        **_before_padding(torch, ids, lengths, counted & (target == value)),
     }
+
+
+def _before_padding(torch: Any, ids: Any, lengths: Any, found: Any) -> dict[str, Any]:
+    """The id that every padded row has right before its padding, and has nowhere else, as an end symbol; and how many
+    of the targets `found` stand at it: what a model is to say after the end symbol is padding already."""
+    padded, last = (lengths > 0) & (lengths < ids.shape[1]), ids.shape[1] - 1
+    at = (last - lengths).clamp(min=0).unsqueeze(1)
+    before = ids.gather(1, at).squeeze(1)
+    end = before.gather(0, padded.long().argmax().reshape(1))
+    full = (lengths == 0) & (ids[:, last] == end)
+    once = ((before == end) | ~padded).all() & ((ids == end).sum() == (padded | full).sum())
+    begins = (found.gather(1, at).squeeze(1) & padded).sum()
+    return {"pad_behind": torch.where(once & padded.any(), end[0], -1), "pad_begins": once * begins}
 
 
 def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: Any) -> Any:

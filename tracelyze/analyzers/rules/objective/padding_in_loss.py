@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import copied_labels
-from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.remedy import Remedy
-from tracelyze.analyzers.evidence.settings import made_losses
+from tracelyze.analyzers.computed.targets import of_padding
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -20,28 +16,6 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
-
-
-FIX_WRITTEN = (
-    "Leave the positions that fill up out of the mean: multiply what each position costs by a mask, and divide by the "
-    "number of real tokens. A target of -100 picks nothing here: the loss is written out."
-)
-MASKED = (
-    "real = targets != {value}  # or: input_ids != pad_id, where real tokens have class {value} as well\n"
-    "loss = (per_token * real).sum() / real.sum()  # per_token: what each position costs, before any mean"
-)
-OF_IDS = (
-    "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
-    "labels = labels.masked_fill(input_ids == pad_id, {ignored})\n"
-    "# or, only if no real token has class {value}, as a class of tags may be:\n"
-    "# labels = labels.masked_fill(labels == {value}, {ignored})"
-)
-BY_CLASS = (
-    "labels = labels.masked_fill(labels == {value}, {ignored})  # right above the loss\n"
-    "# or, where the loss is called or made: ignore_index={value}"
-)
-UNSET = -100  # torch's default of ignore_index
-LOSSES = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -78,7 +52,7 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
             "models soon know padding by heart: the loss then looks better than the model is, and real tokens count "
             "for less in each step."
         ),
-        remedy=_remedy(process, line, counted, value),
+        remedy=of_padding.remedy(process, line, counted, value),
         evidence=[
             Evidence("targets that are padding", share, "share", *limits.against("padding")),
             Evidence("sequences that are filled up", texts.mean(rows, "pad_rows"), "share", *limits.against("rows")),
@@ -87,39 +61,6 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         false_alarm="A model that must produce the padding itself, such as one that writes all positions at once.",
     )
     return loss_calls.finding(process, replace(line, rows=rows), counted, limits, RULE.id, fault)
-
-
-def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Remedy:
-    """Its place is the line to change if that is not the one that computes the loss."""
-    if line.function == loss_calls.WRITTEN:
-        return Remedy(FIX_WRITTEN, MASKED.format(value=value))
-    told = {row.get("ignore_index") for row in counted}
-    known = next(iter(told)) if len(told) == 1 else None
-    ignored = UNSET if known is None else int(known)
-    fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
-    copied = copied_labels.line(process, line.location)
-    if copied is not None:
-        entry = copied_labels.entry(process, copied)
-        code = copied_labels.masked(copied) or (copied_labels.example(entry, ignored) if entry is not None else "")
-        code = code or OF_IDS.format(value=value, ignored=ignored)
-        return Remedy(fix, code, copied, copied_labels.edit(entry, ignored) if entry is not None else None)
-    others = {row.get("pad_elsewhere") for row in counted}
-    if others != {0}:
-        more = f" If no real token has class {value}, setting it as ignore_index is enough."
-        return Remedy(fix + more, OF_IDS.format(value=value, ignored=ignored))
-    more = f" Or set it as ignore_index: no other target in these calls has class {value}, so no real token is lost."
-    by_name = {UNSET: ""}.get(ignored, r"|[A-Za-z_]")  # a name in another loss may be of any number
-    setting = script_lines.only(process, "setting", rf"\bignore_index\s*=\s*(?:{ignored}\b{by_name})")
-    own = own_statement.at(process, setting)
-    text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
-    if own is not None and text:
-        return Remedy(fix + more, own.dedented(text), setting)
-    made = None if by_name else made_losses.made(process, line.location, made_losses.OVER_CLASSES)
-    if made is None:
-        return Remedy(fix + more, BY_CLASS.format(value=value, ignored=ignored))
-    place, own = made
-    text = own.with_argument(LOSSES, "ignore_index", str(value))
-    return Remedy(fix + more, own.dedented(text), place, own.changed(text))
 
 
 RULE = Rule(

@@ -35,7 +35,7 @@ class GivenLabels(Signal):
     columns = columns_of(
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer ignored pad_share "
-        "pad_rows pad_target pad_same pad_elsewhere ignore_index",
+        "pad_rows pad_target pad_same pad_elsewhere pad_behind pad_begins ignore_index",
         *rows_of_ids.COLUMNS,
     )
     about = "Ids and labels that enter a model which computes its loss without a loss function of torch (fused losses)."

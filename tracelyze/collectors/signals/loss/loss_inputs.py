@@ -52,7 +52,7 @@ class LossInputs(Signal):
         "step function site loader training reduction input_shape target_shape target_integer made_by made_dim "
         "made_whole made_from lowest highest sum_error log_sum_error target_lowest target_highest value ignored "
         "weight_of_one varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target "
-        "pad_same pad_elsewhere ignore_index autocast",
+        "pad_same pad_elsewhere pad_behind pad_begins ignore_index autocast",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *two_models.COLUMNS,

@@ -40,7 +40,7 @@ class WrittenLosses(Signal):
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer made_by made_from "
         "meet_in varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target "
-        "pad_same pad_elsewhere",
+        "pad_same pad_elsewhere pad_behind pad_begins",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *label_columns.COLUMNS,
