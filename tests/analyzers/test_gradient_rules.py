@@ -68,6 +68,12 @@ def test_a_loss_that_falls_until_an_operation_of_it_has_no_result(make) -> None:
     _, _, finding = make.check("loss-nonfinite", process)
     assert finding.summary.startswith("A log of 0 made it. One step earlier the loss was -0.99 (median of the ")
     assert finding.location.line == 12
+    assert "p.clamp_min" in finding.fix_code
+    under = [event | {"text": "log of exponentials that shrank to 0"}]
+    shrank = make.check("loss-nonfinite", make.process(steps, events=under, sites=[*process.sites.records()]))[2]
+    assert shrank.summary.startswith("A log of exponentials that shrank to 0 made it.")
+    assert shrank.location.line == 12
+    assert "clamp" not in shrank.fix_code, "it would hide samples that are far off, and divisions by 0 may follow"
     leaps = steps | {"loss": [*loss[:298], 80.0, 900.0, *loss[300:]]}
     assert make.check("exploding-gradients", make.process(leaps, events=[event]))[0] == "fired"
     unnamed = make.check("loss-nonfinite", make.process(steps))[2].summary

@@ -31,12 +31,22 @@ def leaf(*values: float) -> Any:
 
 def test_operations_whose_input_shows_it() -> None:
     x = leaf(-800.0, -900.0)
-    assert made(-(x.exp().sum() * 2.0).log() + (x / 3.0).mean()) == [("log of 0", True)]
+    assert made(-(x.exp().sum() * 2.0).log() + (x / 3.0).mean()) == [("log of exponentials that shrank to 0", True)]
     assert made((leaf(1.0) - 2.0).log().mean()) == [("log of a number below 0", True)]
     assert made((x * torch.zeros(2)).sum() / (x * 0.0).sum()) == [("division by 0", True)]
     assert made((x * -1.0).exp().mean()) == [("exp of too large a number", True)]
     assert made(((x - 5.0) * 1.0).sqrt().sum()) == [("sqrt of a number below 0", True)]
     assert made((x * 0.0).rsqrt().mean()) == [("rsqrt of 0", True)]
+
+
+def test_a_logarithm_of_exponentials_that_shrank_to_0() -> None:
+    """And its look-alike: exponentials that are not all tiny, of which a weight of 0 makes the 0."""
+    weights, far = leaf(0.5, 0.5), torch.tensor([[-3.0, -4.0], [-95.0, -300.0]], requires_grad=True)
+    mixed = (weights * far.exp() / 1e7).sum(-1).log()
+    assert made(-mixed.mean()) == [("log of exponentials that shrank to 0", True)]
+    assert made(((weights * torch.tensor([[0.0, 0.0], [1.0, 1.0]])) * (far * 0.1).exp()).sum(-1).log().mean()) == [
+        ("log of 0", True)
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")

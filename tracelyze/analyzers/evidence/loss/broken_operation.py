@@ -32,6 +32,16 @@ log_likelihood = torch.logsumexp(log_weights + log_densities, dim=-1)
 # elsewhere:
 log_p = torch.log(p.clamp_min(1e-8))
 """
+_UNDERFLOWN: Final = (
+    "Compute it without leaving the logarithms: keep what goes into exp as it is, subtract the logarithm of what the "
+    "exponentials are divided by, and take torch.logsumexp in place of the sum and its logarithm. A clamp before the "
+    "logarithm is no remedy: such samples then teach nothing."
+)
+_UNDERFLOWN_CODE: Final = """\
+# your own names in place of: weights, log_densities (what goes into exp, less the logarithm of its divisor)
+# in place of torch.log((weights * densities).sum(-1)):
+log_likelihood = torch.logsumexp(torch.log(weights) + log_densities, dim=-1)
+"""
 _BETTER: Final = "  # or stay in logarithms"
 _COMPLEMENT: Final = (
     "Where a sigmoid makes p, compute the loss on its logits z: binary_cross_entropy_with_logits, or logsigmoid(z) for "
@@ -131,6 +141,8 @@ class Broken:
     def _remedy(self, place: OwnStatement | None) -> tuple[str, str] | None:
         if len(self.operations) != 1:
             return None
+        if "exponentials" in self.operations[0]:
+            return _UNDERFLOWN, _UNDERFLOWN_CODE
         if self._name == "log" and place is not None and _of_complement(place.parsed):
             return _COMPLEMENT, _COMPLEMENT_CODE
         told = _FIX.get(self._name)

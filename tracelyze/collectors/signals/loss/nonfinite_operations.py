@@ -70,6 +70,10 @@ _TESTS: Final = {
     "Atanh": _Test("self", _if_any("atanh of a number from 1 on", lambda value: value.abs() >= 1)),
     "Softmax": _Test("result", _if_any(_MASKED, lambda value: value.isnan()), goes_on=True),
 }
+_OF_ZERO: Final = ("log of 0", "log2 of 0", "log10 of 0")
+_ADDED_UP: Final = ("Log", "Log2", "Log10", "Sum", "Mul", "Div", "Unsqueeze", "Squeeze", "View", "Expand", "Clone")
+_NEAR: Final = 16  # operations between a logarithm and the exponentials whose sum it takes, with weights and norms
+_TINY: Final = 1e-19  # about the root of the smallest number that float32 holds: what is divided or weighted leaves it
 _SPREADS: Final = {"Std": "std", "StdMean": "std", "Var": "var", "VarMean": "var"}
 _CTC: Final = "CtcLoss"
 _BETWEEN: Final = 4  # operations between a mask and its softmax that keep -inf what it is, of these kinds
@@ -109,11 +113,27 @@ def first_broken(torch: Any, root: Any) -> list[Broken]:
         what = "" if value is None else test.told(value)
         if what == _MASKED and not _masked_throughout(torch, node, value):
             continue
+        if what in _OF_ZERO and value is not None and _underflown(torch, node, value):
+            what = f"{what.split()[0]} of exponentials that shrank to 0"
         if what and (not test.goes_on or _finite_behind(torch, node)):
             told[id(node)] = what
     first = [node for node in order if id(node) in told and not _leads_to(node, told)]
     plain = [node for node in first if id(node) not in chosen]
     return [_described(node, told[id(node)], bool(plain), order) for node in plain or first]
+
+
+def _underflown(torch: Any, node: Any, value: Any) -> bool:
+    """Whether each number that this logarithm takes as 0 is an exponential next to 0, or a sum of such alone."""
+    zeros = value == 0
+    for one, kind in graphs.walk(node, _NEAR, _ADDED_UP):
+        made = _number(torch, saved_values.saved(one, "result")) if kind == "Exp" else None
+        if made is None:
+            continue
+        under = made < _TINY
+        sums = [under, *(under.all(dimension) for dimension in range(under.dim()))]
+        if any(each.shape == zeros.shape and not bool((zeros & ~each).any()) for each in sums):
+            return True
+    return False
 
 
 def _of_a_single_value(torch: Any, node: Any) -> bool:
