@@ -303,6 +303,35 @@ def test_a_decay_per_batch_names_the_line_that_steps(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("function", "stepped", "line"),
+    [
+        ("main", "scheduler.step()", 60),
+        ("main", "trainer.fit(model, loader)", 9),
+        ("configure_optimizers", "self.lr_schedulers().step()", 9),  # what it returns says when it is stepped
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("OneCycleLR", {"horizon": COUNT, "steps": 4}), ("CosineAnnealingLR", {"horizon": 4, "steps": COUNT})],
+)
+def test_a_scheduler_that_is_stepped_in_another_unit_names_the_line_that_steps_it(
+    make, function: str, stepped: str, line: int, name: str, columns: dict[str, Any]
+) -> None:
+    at = {"file": "a.py"}
+    sites = [
+        {"site": 7, "role": "scheduler", "line": 9, "function": function, "source": f"s = {name}(opt)", **at},
+        {"site": 8, "role": "scheduler-step", "line": 60, "function": "main", "source": stepped, **at},
+        {"site": 9, "role": "step", "line": 50, "function": "epoch", "source": "opt.step()", **at},
+    ]
+    row = scheduler(name, site=8, made_at=7, **columns)
+    rates = make.steps() | {"lr": FLAT if columns["steps"] == 4 else FALLING}
+    finding = make.check("learning-rate-schedule", make.process(rates, more={"schedules": [row]}, sites=sites))[2]
+    assert finding.location.line == line
+    assert ("after every optimizer step (line 50)" in finding.fix) == (columns["steps"] == 4)
+    assert ("its length count epochs (line 9)" in finding.fix) == (columns["steps"] == 4)
+
+
+@pytest.mark.parametrize(
     ("horizon", "length", "fix"),
     [
         (100, "cfg.updates", "total_iters=cfg.updates * 4)"),

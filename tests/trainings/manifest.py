@@ -871,14 +871,11 @@ LOSS_ARGUMENTS: Final = (
 SETTINGS: Final = (
     *(
         pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler = ",))
-        for fault in (
-            "cosine-per-batch",
-            "milestones-per-batch",
-            "warmup-per-epoch",
-            "one-cycle-per-epoch",
-            "zero-early",
-            "other-optimizer",
-        )  # fmt: skip
+        for fault in ("zero-early", "other-optimizer")
+    ),
+    *(
+        pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler.step()",))
+        for fault in ("cosine-per-batch", "milestones-per-batch", "warmup-per-epoch", "one-cycle-per-epoch")
     ),
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("scheduler = ",)),
     pair(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 RETURNING: Final = ("CosineAnnealingLR",)  # beyond their length they climb again
 LATE: Final = ("SWALR",)  # made for the last part of a training, which may end before
@@ -31,6 +33,7 @@ EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 SHOWN: Final = 4  # milestones that a sentence can bear
 WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
+_STEPS: Final = re.compile(r"\.step\s*\(")
 WARM_UP: Final = r"(?i)warm|\bramp"
 
 
@@ -100,6 +103,7 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
                 f"its end within {plural(horizon, 'batch')} and no longer follows the training after that.",
                 fix="Step it once per epoch, or give it the number of batches of the whole training.",
                 code=units.PER_EPOCH,
+                at_step=_is_stepped_in_script(optimization, row),
             )
     return None
 
@@ -123,6 +127,7 @@ def _milestones_of_epochs(optimization: Optimization, schedulers: Sequence[Row],
         f"training at the higher rates. As epochs, of which there were {epochs:,}, they fit.",
         fix="Step it once per epoch, or give it its milestones as numbers of batches.",
         code=units.PER_EPOCH,
+        at_step=_is_stepped_in_script(optimization, rows[0]),
         first=int(passed[0]),
         confidence="likely",
         false_alarm="A short start at a higher rate, meant in batches.",
@@ -158,8 +163,10 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
         scheduler=row,
         title=f"{row['name']} is stepped only {plural(row['steps'], 'time')} in {count:,} steps",
         what=what,
-        fix="Step it after every optimizer step, or make its length count epochs.",
+        fix=f"Step it after every optimizer step{_line(optimization.step_location, _STEPS)}, or make its length count "
+        f"epochs{_line(optimization.process.site(row['made_at']))}.",
         code=units.PER_BATCH,
+        at_step=_is_stepped_in_script(optimization, row),
     )
 
 
@@ -277,6 +284,19 @@ def _rates(optimization: Optimization) -> Floats:
     """The known rates, in the order of the steps."""
     rate = optimization.steps["lr"]
     return rate[np.isfinite(rate)]
+
+
+def _is_stepped_in_script(optimization: Optimization, row: Row) -> bool:
+    """Whether a line of the script steps the scheduler, and that alone: it is the one to move. Where a framework steps
+    it beside the optimizer, it follows what the script returns."""
+    place, made = optimization.process.site(row["site"]), optimization.process.site(row["made_at"])
+    alone = place is not None and _STEPS.search(place.source) is not None and place != optimization.step_location
+    return alone and (made is None or made.function != CONFIGURE)
+
+
+def _line(place: Location | None, says: re.Pattern[str] | None = None) -> str:
+    """The number of a line, for a sentence; empty where it does not say this, as one that calls a framework."""
+    return f" (line {place.line})" if place is not None and (says is None or says.search(place.source)) else ""
 
 
 def _last_rate(optimization: Optimization) -> str:
