@@ -262,6 +262,18 @@ def test_padding_behind_an_end_symbol(way: str) -> None:
     assert (found["pad_behind"], found["pad_begins"]) == ((-1.0, 0.0) if way == "within" else (end, ends))
 
 
+def test_padding_of_a_decoder_that_begins_with_the_id_of_padding() -> None:
+    """As T5 is given its labels, one position later."""
+    model, target = recurrent(nn.LSTM), ids(padded=True)
+    x = F.pad(target[:, :-1], (1, 0))
+    found = columns_of(model, x, target)
+    assert found["pad_share"] == pytest.approx(float((x[:, 1:] == 0).sum()) / x.numel())
+    assert (found["pad_target"], found["pad_same"]) == (0.0, 1.0)
+    assert columns_of(model, x, target.masked_fill(target == 0, -100))["pad_share"] == 0.0
+    x[0, 0] = 5
+    assert columns_of(model, x, target)["pad_share"] == 0.0, "an id that some rows begin with, and others do not"
+
+
 def test_ends_that_are_no_padding() -> None:
     model, x = recurrent(nn.LSTM), ids()
     ended = x.clone()

@@ -138,7 +138,8 @@ def _compared(sequences: Sequences) -> dict[str, Any]:
 
 
 def padding(torch: Any, sequences: Sequences) -> dict[str, Any]:
-    """The ends of rows that are filled with one id and nowhere else hold it, and what the targets are there."""
+    """The ends of rows that are filled with one id and hold it nowhere else, but as the id that all rows of a decoder
+    begin with, and what the targets are there."""
     ids, target, counted = sequences.ids, sequences.target, sequences.counts()
     filled = ids == ids[:, -1].mode().values
     tail = filled.flip(1).cumprod(1).flip(1)
@@ -154,7 +155,8 @@ def padding(torch: Any, sequences: Sequences) -> dict[str, Any]:
         number = number * (weight.detach().index_select(0, value.clamp(0, len(weight) - 1).reshape(1))[0] != 0)
     # Rows of equal lengths or without anything else are no sequences that are filled up (a task with pauses, say), and
     # beside a single other id it is no padding either (segment A, segment B).
-    padded = (spread > 0) & (lengths.amax() < ids.shape[1]) & (ends >= ONLY * filled.sum())
+    within = filled.sum() - filled[:, 0].all() * ids.shape[0]
+    padded = (spread > 0) & (lengths.amax() < ids.shape[1]) & (ends >= ONLY * within)
     padded = padded & (ids.masked_fill(filled, -1).amax() > ids.masked_fill(filled, HIGHEST).amin())
     return {
         "pad_share": padded * number / ids.numel(),
