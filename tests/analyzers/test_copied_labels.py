@@ -104,6 +104,36 @@ def test_a_copy_that_a_dictionary_is_given(make: Any, mask: str, value: str, lin
         assert [one for one in edit.added if one not in edit.removed] == [edit.added[4]], "nothing else changes"
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("targets", "targets = targets.masked_fill(targets == 0, -100)  # above line 10"),
+        (
+            "fill(targets, 26)",
+            """\
+labels = fill(targets, 26)  # above line 10
+labels = labels.masked_fill(labels == 0, -100)
+# and in line 14: "labels": labels""",
+        ),
+    ],
+)
+def test_labels_that_a_batch_is_given(make: Any, value: str, expected: str) -> None:
+    """Those that a collator hands on, beside what a data set gives it: a source and its translation."""
+    seen = Location("a.py", 9, "main", "trainer.train()")
+    text = COLLATE.format(mask='"attention_mask": real,', value=value)
+    inside = place(14, f'"labels": {value},', "labels-given", "<listcomp>")
+    read = place(70, 'return {"input_ids": source, "labels": target}', "labels-given", "__getitem__")
+    reads = place(69, "def __getitem__(self, i):", "dataset", "__getitem__")
+    process = given(make, text, more=[inside, read, reads])
+    found = copied_labels.handed(process, seen)
+    assert (found.line, found.function) == (14, "__call__")
+    assert copied_labels.masked_by_class(process, found, 0, -100) == expected
+    assert copied_labels.line(process, seen) is None, "no copy of the ids"
+    assert copied_labels.handed(given(make, text, "__getitem__", [reads]), seen) is None, "others may fill it up"
+    other = place(90, '"labels": targets,', "labels-given", "collate_for_test")
+    assert copied_labels.handed(given(make, text, more=[other]), seen) is None, "which of them is not known"
+
+
 def test_where_a_copy_in_a_dictionary_is_not_named(make: Any) -> None:
     seen = Location("a.py", 9, "main", "trainer.train()")
     text = "    return dict(input_ids=ids, labels=ids.clone())"

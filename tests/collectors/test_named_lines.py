@@ -151,6 +151,19 @@ def test_lines_that_do_something_by_a_name() -> None:
     assert sorted(found, key=lambda place: place[1]) == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def collate(rows):\n    labels = pad(rows)", True),
+        ("def compute_metrics(given):\n    labels = np.where(given < 0, 0, given)", False),
+        ("def exact(pred):\n    labels = pred.label_ids.argmax(-1)", False),
+    ],
+)
+def test_labels_of_a_metric_are_not_those_that_are_trained_on(text: str, found: bool) -> None:
+    *_, code = codes(text)
+    assert roles.lines(code) == [("labels", 2)] * found
+
+
 @pytest.mark.parametrize(("function", "found"), [("forward", True), ("__init__", False)])
 def test_a_dropout_that_is_made_anew(function: str, found: bool) -> None:
     *_, code = codes(f"def {function}(self, x):\n    return nn.Dropout(0.1)(x)")

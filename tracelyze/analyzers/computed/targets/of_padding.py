@@ -41,6 +41,9 @@ _BEHIND_END: Final = (
     " Or set it as ignore_index: class {value} is the target of padding and of id {end} alone, which stands before the "
     "padding of every row. If that is the end symbol, no real token is lost."
 )
+_HANDED: Final = (
+    "Line {line} hands on the labels, in which padding is class {value} (no real token may have that class)."
+)
 _UNSET: Final = -100  # torch's default of ignore_index
 _LOSSES: Final = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
 
@@ -59,6 +62,9 @@ def remedy(process: Process, line: Line, counted: list[Row], value: int) -> Reme
         code = copied_labels.masked(copied) or (copied_labels.example(entry, ignored) if entry is not None else "")
         code = code or _OF_IDS.format(value=value, ignored=ignored)
         return Remedy(fix, code, copied, copied_labels.edit(entry, ignored) if entry is not None else None)
+    place = copied_labels.handed(process, line.location)
+    if place is not None and (given := copied_labels.masked_by_class(process, place, value, ignored)):
+        return Remedy(f"{fix} {_HANDED.format(line=place.line, value=value)}", given, place)
     ends = {row["pad_behind"] for row in counted if row.get("pad_begins")}
     if {_elsewhere(row) for row in counted} != {0} or len(ends) > 1:
         return Remedy(fix + _IF_UNUSED.format(value=value), _OF_IDS.format(value=value, ignored=ignored))

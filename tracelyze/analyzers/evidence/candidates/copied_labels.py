@@ -32,11 +32,43 @@ class Entry(NamedTuple):
 def line(process: Process, seen: Location | None) -> Location | None:
     """The only line that makes labels, where the line at which the loss was seen computes none of its own: it runs a
     framework's loop (`trainer.train()`), or hands labels to a model."""
-    if seen is None:
+    return made(process) if seen is not None and _is_handed_on(process, seen) else None
+
+
+def handed(process: Process, seen: Location | None) -> Location | None:
+    """The only line at which a dictionary of a batch is given labels that are no copy of its ids, where the loss is
+    computed as in :func:`line` and no line assigns labels. Those of single samples may be filled up later."""
+    if seen is None or not _is_handed_on(process, seen) or process.locations("labels"):
         return None
+    places = sorted(process.locations("labels-given"), key=lambda one: one.function.startswith("<"), reverse=True)
+    lines = {one.file_line: one for one in places}  # in the function itself rather than in a comprehension of it
+    samples = process.functions(*_SAMPLES)
+    found = [one for one in lines.values() if one.file_function not in samples]
+    return found[0] if len(found) == 1 else None
+
+
+def masked_by_class(process: Process, place: Location, value: int, ignored: int) -> str:
+    """What is given as the labels of a batch at a place, with one class ignored; empty where that is not known."""
+    own = own_statement.at(process, place)
+    found = (
+        [given[_LABELS] for node in ast.walk(own.parsed.tree) if _LABELS in (given := _entries(node))] if own else []
+    )
+    if own is None or len(found) != 1:
+        return ""
+    text = own.dedented(own.parsed.text_of(found[0]))
+    if isinstance(found[0], ast.Name):
+        return f"{text} = {text}.masked_fill({text} == {value}, {ignored})  # above line {own.line}"
+    return (
+        f"labels = {text}  # above line {own.line}\n"
+        f"labels = labels.masked_fill(labels == {value}, {ignored})\n"
+        f'# and in line {place.line}: "{_LABELS}": labels'
+    )
+
+
+def _is_handed_on(process: Process, seen: Location) -> bool:
+    """Whether a line runs a framework's loop, or hands labels to a model."""
     loops = {one.file_line for one in process.locations("step")}
-    given = seen.file_line in loops or "labels=" in seen.source.replace(" ", "")
-    return made(process) if given else None
+    return seen.file_line in loops or "labels=" in seen.source.replace(" ", "")
 
 
 def made(process: Process) -> Location | None:

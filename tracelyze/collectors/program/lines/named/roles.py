@@ -123,7 +123,12 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             made = line if one.argval in ANEW else made
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in TAKES else ""
-    return list(found)
+    return [(role, line) for role, line in found if role != "labels" or not _measures(code)]
+
+
+def _measures(code: CodeType) -> bool:
+    """Whether a function computes metrics of predictions: its labels are not those that are trained on."""
+    return "metric" in code.co_name or "label_ids" in code.co_names
 
 
 def _called(code: CodeType, line: int, one: Instruction, owner: str, below: int) -> list[str]:
