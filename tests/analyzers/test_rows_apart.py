@@ -178,6 +178,64 @@ def test_what_may_be_shuffled_alike(make: Any, lines: list[str]) -> None:
     assert rows_apart.of(shuffles_of(make, lines)) is None
 
 
+def helped(make: Any, helper: list[str], lines: list[str], steps: Any = None) -> Any:
+    """A process with a function that shuffles, of which the last line draws or hands back, and one that calls it."""
+    text = [*helper, "", "", "def batches(x, y, size, rng):", *(f"    {line}" for line in lines)]
+    drawn = next(at for at, line in enumerate(helper) if "randperm(" in line or "permutation(" in line)
+    called = len(helper) + 3
+    where = {"file": "data.py", "excerpt": "\n".join(text), "excerpt_line": 1}
+    sites = [
+        {"site": 0, "role": "split", "function": "mixed", "line": drawn + 1, "source": helper[drawn].strip(), **where},
+        {"site": 1, "role": "batches", "function": "batches", "line": called + 1, "source": lines[0], **where},
+    ]
+    return make.process(steps, sites=sites)
+
+
+MIXED = ["def mixed(t, generator):", "    return t[torch.randperm(len(t), generator=generator)]"]
+MIXES = "x, y = mixed(x, rng), mixed(y, rng)"
+
+
+@pytest.mark.parametrize(
+    ("helper", "lines", "line", "example"),
+    [
+        (MIXED, [MIXES], 6, "order = torch.randperm(len(x), generator=rng)\nx, y = x[order], y[order]"),
+        (MIXED, ["inputs, targets = mixed(x, generator=rng), mixed(y, generator=rng)"], 6,
+         "order = torch.randperm(len(x), generator=rng)\ninputs, targets = x[order], y[order]"),
+        (["def mixed(self, t):", "    order = self.rng.permutation(len(t))", "    return t[order]"],
+         ["x = self.mixed(x)", "y = self.mixed(y)"], 8,
+         "order = self.rng.permutation(len(x))\nx, y = x[order], y[order]"),
+    ],
+)  # fmt: skip
+def test_arrays_that_a_function_shuffles_one_by_one(
+    make: Any, helper: list[str], lines: list[str], line: int, example: str
+) -> None:
+    steps = {"step": np.arange(1, 1001), "loss": np.full(1000, math.log(10))}
+    finding = make.check("loss-plateau", helped(make, helper, lines, steps))[2]
+    assert finding.location.line == line
+    assert "shuffles x and y, each" in finding.summary or "shuffles x, line 8 shuffles y, each" in finding.summary
+    assert finding.fix_code == example
+    assert (finding.diff is not None) == (len(lines) == 1)
+
+
+@pytest.mark.parametrize(
+    ("helper", "lines"),
+    [
+        (MIXED, ["x = mixed(x, rng)"]),
+        (MIXED, ["x, y = mixed(x, torch.Generator().manual_seed(3)), mixed(y, torch.Generator().manual_seed(3))"]),
+        (MIXED, ["x, y = mixed(x, one), mixed(y, other)"]),
+        (MIXED, ["torch.manual_seed(3)", "x = mixed(x, rng)", "torch.manual_seed(3)", "y = mixed(y, rng)"]),
+        (MIXED, ["train_x, test_x = mixed(train_x, rng), mixed(test_x, rng)"]),
+        (MIXED, ["positives, negatives = mixed(positives, rng), mixed(negatives, rng)"]),
+        ([MIXED[0], "    torch.manual_seed(0)", MIXED[1]], [MIXES]),  # the same order at each call
+        (["def mixed(t, generator):", "    return t[torch.randperm(len(t), generator=seeded(0))]"], [MIXES]),
+        (["def mixed(t, u):", "    order = torch.randperm(len(t))", "    return t[order], u[order]"], ["mixed(x, y)"]),
+        (["def mixed(t, k):", "    kept = torch.randperm(len(t))[:k]", "    return t[kept]"], [MIXES]),
+    ],
+)  # fmt: skip
+def test_what_a_function_may_shuffle_alike(make: Any, helper: list[str], lines: list[str]) -> None:
+    assert rows_apart.of(helped(make, helper, lines)) is None
+
+
 NOISE = "noise = torch.randn_like(x)"
 LOSS = "return F.mse_loss(model(noisy, t), noise)"
 

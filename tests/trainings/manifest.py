@@ -1164,6 +1164,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("weld_inspector", "own-statistics", "batchnorm-in-validation|eval-in-train-mode", fast=True),
     pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("for pick in torch.randperm",)),
     pair("weld_inspector", "tests-a-new-model", "unset-running-state", consequences=NOISY_VALIDATION, fast=True),
+    pair("visitor_clusters", "centres-first", "unset-running-state", lines=("codes = self.encoder(x)",), fast=True),
     pair("sensor_net", "tiny-rate", "update-ratio", consequences=STUCK, lines=("self.optimizer = kind(",), fast=True),
     pair("sensor_net", "huge-rate", "learning-rate-too-high", consequences=(*BLOW_UP, *STUCK)),
     pair(

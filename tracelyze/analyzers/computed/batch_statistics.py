@@ -249,7 +249,9 @@ def _which(unset: int, of: int) -> str:
     """How many of a model's batch normalisations, as the subject of a clause."""
     if unset < of:
         return f"{unset:,} of its {of:,} batch normalisations"
-    return "its only batch normalisation" if of == 1 else f"all {of:,} of its batch normalisations"
+    if of == 1:
+        return "its only batch normalisation"
+    return "both of its batch normalisations" if of == 2 else f"all {of:,} of its batch normalisations"
 
 
 def unset_state(row: dict[str, Any]) -> tuple[str, str]:

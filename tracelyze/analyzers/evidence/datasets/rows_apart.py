@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.datasets.targets import shuffled_by_helper
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.datasets.targets.shuffled_by_helper import ByHelper
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
 
@@ -110,6 +112,10 @@ def _by_shuffles(process: Process) -> ShuffledApart | None:
     for place in {one.file_line: one for role in ("split", "shuffle") for one in process.locations(role)}.values():
         for one in _shuffled(process, place):
             functions.setdefault((place.file_function, one.part), []).append(one)
+    for called in shuffled_by_helper.of(process):
+        if not _NO_PAIR.search(called.named):
+            one = _Shuffled(called.place, called.named, called.function, called.beside, called)
+            functions.setdefault((called.place.file_function, one.part), []).append(one)
     pairs = []
     for found in functions.values():
         first, *others = sorted(found, key=lambda one: one.place.line)
@@ -118,18 +124,21 @@ def _by_shuffles(process: Process) -> ShuffledApart | None:
     if not pairs or len({first.place.file_function for first, _ in pairs}) > 1:
         return None
     first, second = min(pairs, key=lambda pair: pair[0].place.line)  # of several parts that of the training, mostly
-    return ShuffledApart(second.place, second.named, first.place, first.named, _in_one_order(first, second))
+    edit = shuffled_by_helper.in_one_statement(first.call, second.call) if first.call and second.call else None
+    return ShuffledApart(second.place, second.named, first.place, first.named, _in_one_order(first, second), edit)
 
 
 @dataclass(frozen=True)
 class _Shuffled:
     """A statement that leaves an array in another order under the same name. `holder`: of the function that draws, or
-    that function where it returns what it shuffles; `generator`: what that is given to draw by."""
+    that function where it returns what it shuffles; `generator`: what that is given to draw by; `call`: of a function
+    of the script that does it."""
 
     place: Location
     named: str
     holder: str
     generator: str = ""
+    call: ByHelper | None = None
 
     @property
     def part(self) -> str:
@@ -189,6 +198,8 @@ def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
 def _in_one_order(first: _Shuffled, second: _Shuffled) -> str:
     """Both arrays in one order, drawn as the script draws."""
     one, other, holder = first.named, second.named, first.holder
+    if first.call is not None:
+        return f"order = {first.call.order}\n{one}, {other} = {one}[order], {other}[order]"
     if holder in _RETURNS:  # scikit-learn's, which takes several
         return f"{one}, {other} = {holder}({one}, {other})"
     if holder == "random":

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import called
-from tracelyze.analyzers.evidence.modes import averaged_parameters
+from tracelyze.analyzers.evidence.modes import averaged_parameters, begun_unset
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -31,7 +31,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     late = [row for row in unset if row["model"] not in apart and _matters(process, row, limits)]
     # A sanity check before the first step is common beside BatchNorm, and harmless; beside spectral_norm it is rare.
     told = [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps) or row["spectral"]]
-    chosen = late or told
+    first = [row for row in unset if row["model"] not in apart and row["step"] < limits["steps"]]
+    chosen = late or [row for row in first if begun_unset.of(process, row) is not None] or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
     return [_finding(process, chosen[0], len(chosen), bool(late), limits)]
@@ -86,22 +87,25 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         )
     much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
     early = bool(row["step"] < limits["steps"])
-    harm = batch_statistics.harm_without_measurement(process, early, serves, trained_so)
+    when = "Before the first step" if early and len(process.steps) else f"After step {row['step']:,}"
+    begun = begun_unset.of(process, row) if early and not late and not trained_so else None
+    harm = begun.said if begun else batch_statistics.harm_without_measurement(process, early, serves, trained_so)
     harm += mixed.said if mixed is not None and serves else ""
-    known = anew or mixed
+    known = begun or anew or mixed
     other = batch_statistics.remedy(process, row, serves, trained_so)
     fix, code = (known.fix, known.code) if known is not None else other
     return Finding(
         rule=RULE.id,
-        severity="critical" if late else "warning" if trained_so or serves else "info",
+        severity="critical" if late else "warning" if trained_so or serves or begun else "info",
         confidence="certain",
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
-            f"After step {row['step']:,} {name} was called {_called(row)}, and {state} "
+            f"{when} {name} was called {_called(row)}, and {state} "
             + (f"What was measured that way says {much} about the weights. {whence}" if late else harm)
         ),
         fix=fix,
         fix_code=code,
+        diff=begun.diff if begun else None,
         first_step=int(row["step"]),
         evidence=[
             Evidence(
