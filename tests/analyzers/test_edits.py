@@ -174,6 +174,42 @@ def test_clearing_moves_behind_the_step_of_a_helper(make, clear: str, middle: st
         assert statements(applied(source, diff)) == expected
 
 
+HELPER = """\
+class Update:
+    def prepare(self):
+        {clear}
+
+def train(update, batches):
+    for batch in batches:
+        loss = update.loss(batch)
+        loss.backward()
+        {call}
+        update.apply()
+"""
+
+
+@pytest.mark.parametrize(
+    ("clear", "call", "moved"),
+    [
+        ("self.opt.zero_grad()", "update.prepare()", True),
+        ("self.opt.zero_grad()", "update.prepare()  # clears", True),
+        ("self.opt.zero_grad()\n        self.clip()", "update.prepare()", False),  # which belongs behind the backward
+        ("self.opt.zero_grad()", "size = update.prepare()", False),
+        ("self.opt.zero_grad()", "if fresh:\n            update.prepare()", False),
+    ],
+)
+def test_the_call_of_what_clears_moves_before_the_backward(make, clear: str, call: str, moved: bool) -> None:
+    source = HELPER.format(clear=clear, call=call)
+    sites = sites_of(source, **{"backward": "backward()", "clear-text": "zero_grad("})
+    sites[1] |= {"function": "prepare"}
+    training = make.process(sites=sites).longest
+    found = edits.call_before_backward(training, training.process.location("clear-text"))
+    assert (found is not None) == moved
+    if found is not None:
+        order = statements(applied(source, found[1]))
+        assert (found[0].line, order.index(call) + 1) == (9, order.index("loss.backward()"))
+
+
 def test_a_partial_clearing_becomes_the_optimizers_own(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
     source = source.replace("        loss =", "        model.head.zero_grad(set_to_none=True)\n        loss =")

@@ -427,6 +427,7 @@ def test_the_call_that_hands_a_tensor_to_a_meter(make: Any, line: str, number: i
         ("self.values.append(self.drift(err))", False),  # of a model that it is given, perhaps
         ("self.values.append(drift(err))", False),
         ("self.values.append(self.latest())", False),
+        ("self.value = 0.9 * self.value + 0.1 * m", False),  # of `m = err.mean()` above
     ],
 )
 def test_what_a_meter_computes_of_what_it_is_given_comes_from_elsewhere(make: Any, keeps: str, said: bool) -> None:

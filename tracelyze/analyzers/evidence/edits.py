@@ -92,6 +92,29 @@ def clear_behind_the_step(optimization: Optimization, clear: Location | None) ->
     return Diff(clear.file, clear.line, ["".join(there), *kept], [*kept, "".join(there)])
 
 
+def call_before_backward(optimization: Optimization, clear: Location | None) -> tuple[Location, Diff] | None:
+    """The only call of a function that does nothing but clear, and an edit that moves it to before the backward."""
+    process, backward = optimization.process, _only(optimization.process, "backward")
+    done = backward and recorded_text.line_at(process, backward)
+    if not clear or not backward or not done or _same_function(clear, backward) or not CLEAR.fullmatch(clear.source):
+        return None
+    body = recorded_text.of_function(process, clear)
+    depth = recorded_text.indent_of(body.get(clear.line, ""))
+    inner = [line.strip() for line in body.values() if recorded_text.indent_of(line) >= depth]
+    own = [line for line in inner if line and not line.startswith(("#", '"""'))]
+    text = recorded_text.of_function(process, backward)
+    called = re.compile(rf"[A-Za-z_][\w.]*\.{re.escape(clear.function)}\(\)|{re.escape(clear.function)}\([\w., ]*\)")
+    at = [number for number, line in text.items() if called.fullmatch(line.split("  #")[0].strip())]
+    if own != [clear.source] or len(at) != 1 or not 0 < at[0] - backward.line < _STRETCH:
+        return None
+    between = [text.get(number) for number in range(backward.line, at[0])]
+    kept, line = [one for one in between if one is not None], text[at[0]]
+    if len(kept) < len(between) or recorded_text.indent_of(line) != len(done[0]):
+        return None
+    place = Location(backward.file, at[0], backward.function, line.strip())
+    return place, Diff(backward.file, backward.line, [*kept, line], [line, *kept])
+
+
 def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
     process = optimization.process

@@ -44,6 +44,10 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     clears = known if clearing.clears(known) else text
     out = clearing.taken_out(optimization.process, clears)
     only = script_lines.said(text, "clears gradients") if text is not None and text == clears else ""
+    one = np.nanmedian(steps["backwards"]) <= 1
+    called = edits.call_before_backward(optimization, clears) if one and alone else None
+    diff = (edits.clear_before_backward(optimization) if one else None) or (called[1] if called else None)
+    diff = diff or (edits.clear_behind_the_step(optimization, clears) if alone else None)
     # Another loss's backward may have filled them on its way, and been cleared rightly: then one of its own is missing.
     return Finding(
         rule=RULE.id,
@@ -54,7 +58,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         summary=(
             f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
             "before the optimizer stepped. The step then has no gradients: these weights do not learn; at most, "
-            f"they decay.{only}"
+            f"they decay.{only}" + (f" Line {called[0].line} calls {clears.function}." if called and clears else "")
         ),
         fix=(out or "Clear the gradients before backward or after the step, never in between.")
         + (" If the cleared gradients came from another loss, the backward() of this one is missing." * (not alone)),
@@ -68,15 +72,14 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
                      "none in a loop that clears before backward"),
         ],
         cost=timing.cost_of(optimization, timing.trained_steps(optimization)),
-        location=clears or optimization.step_location,
+        location=called[0] if called else clears or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.over_steps(
             optimization, "Gradients missing at the step", "tensors",
             {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},
             [Mark(float(begin), "cleared too early")],
         ) + pictures.loss(optimization),
-        diff=(edits.clear_before_backward(optimization) if np.nanmedian(steps["backwards"]) <= 1 else None)
-        or (edits.clear_behind_the_step(optimization, clears) if alone else None),
+        diff=diff,
         false_alarm="A program that computes gradients only to inspect them and steps without them on purpose.",
     )  # fmt: skip
 

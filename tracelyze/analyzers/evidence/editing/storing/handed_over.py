@@ -11,9 +11,10 @@ from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 _FREED: Final = re.compile(r"\b(?:item|detach|float|int|len|tolist|numpy)\(|\bno_grad\b")
+_OBJECT: Final = re.compile(r"(?:\w+\.)*[A-Z]\w*[a-z]\w*\(")  # `Net(3)`; and not `F.mse_loss(out, y)`
 
 
 class HandedOver(NamedTuple):
@@ -39,7 +40,7 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
     backward = optimization.backward_location
     if kept is None or backward is None or not kept.function.isidentifier() or kept.function == backward.function:
         return None
-    if not _keeps_what_it_is_given(kept):
+    if not _keeps_what_it_is_given(optimization.process, kept):
         return None
     text = recorded_text.of_function(optimization.process, backward)
     found = []
@@ -55,16 +56,23 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
     return found[0] if len(found) == 1 else None
 
 
-def _keeps_what_it_is_given(kept: Location) -> bool:
-    """Whether nothing is called there that may make another tensor of what the method is given, such as the output of a
-    model that it is given: `self.history.append(self.drift(model))`."""
+def _keeps_what_it_is_given(process: Process, kept: Location) -> bool:
+    """Whether what is kept there is what the method is given, as far as its lines tell, and nothing that the method
+    computes of it, such as the output of a model: `self.history.append(self.drift(model))`."""
     parsed = parsed_line.parse(kept.source)
     made = parsed.statement if parsed is not None else None
     value = getattr(made, "value", None)
     within = value.args if isinstance(made, ast.Expr) and isinstance(value, ast.Call) else [value]
     nodes = [node for one in within if one is not None for node in ast.walk(one)]
-    calls = [one for one in nodes if isinstance(one, ast.Call) and not _FREED.match(f"{ast.unparse(one.func)}(")]
-    return bool(nodes) and not any(one.args or one.keywords or _is_of_self(one.func) for one in calls)
+    every = [one for one in nodes if isinstance(one, ast.Call)]
+    numbers = [one for one in every if _FREED.match(f"{ast.unparse(one.func)}(")]
+    calls = [one for one in every if one not in numbers]
+    aside = {id(node) for one in numbers for node in ast.walk(one)}
+    names = {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in aside}
+    lines = recorded_text.of_function(process, kept)
+    above = [line for at, line in lines.items() if at < kept.line]
+    computed = any(re.match(rf"\s*{re.escape(name)}\b[^=(]*=(?!=)", line) for name in names for line in above)
+    return bool(nodes) and not computed and not any(one.args or one.keywords or _is_of_self(one.func) for one in calls)
 
 
 def _is_of_self(function: ast.expr) -> bool:
@@ -78,9 +86,9 @@ def _is_number(node: ast.expr, text: dict[int, str]) -> bool:
 
 
 def _made(name: str, text: dict[int, str]) -> bool:
-    """Whether a call made it in a single line, and nothing there takes its graph off."""
+    """Whether a call made it in a single line, and nothing there takes its graph off; no call that makes an object."""
     values = _values(name, text)
-    return len(values) == 1 and "(" in values[0] and not _FREED.search(values[0])
+    return len(values) == 1 and "(" in values[0] and not _FREED.search(values[0]) and not _OBJECT.match(values[0])
 
 
 def _values(name: str, text: dict[int, str]) -> list[str]:
