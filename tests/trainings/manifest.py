@@ -1066,7 +1066,13 @@ END_OF_RUN: Final = (
         "crash_features_outside", "crash", exit_code=1, lines=("inputs = torch.tanh(features(signals))",), fast=True
     ),
     faulty("crash_inplace_sigmoid", "crash", exit_code=1, lines=("loss.backward()",)),
-    faulty("crash_gan_step_between", "crash", exit_code=1, lines=("loss_g.backward()",)),
+    faulty("crash_gan_step_between", "crash", exit_code=1, lines=("optimizer_d.step()",)),
+    faulty(
+        "crash_frozen_checkpointed",
+        "crash",
+        exit_code=1,
+        lines=("hidden = checkpoint(self.block, number, hidden, use_reentrant=True)",),
+    ),
     faulty(
         "crash_state_of_last_batch",
         "crash",

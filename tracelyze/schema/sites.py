@@ -160,6 +160,7 @@ WRITTEN: Final = {
     "begin-text": "names a begin symbol, or applies a chat template",
     "limit": "sets a limit of the process",
     "collator": "makes a data collator of transformers",
+    "checkpointing": "names checkpoint, as what checkpoints activations is called",
     "adapters-text": "configures adapters of peft",
     "scaler-text": "makes a GradScaler",
     "byte-scaled": "makes numbers of bytes, such as of an image",

@@ -136,11 +136,6 @@ def of_shapes(family: Family | None) -> bool:
     return family is not None and family.name == SHAPES
 
 
-def of_graphs(family: Family | None) -> bool:
-    """Whether a backward ran into a graph that an earlier one has freed."""
-    return family is not None and family.name == BACKWARD_TWICE
-
-
 def edit(family: Family | None, process: Process, where: Location | None) -> tuple[Diff | None, Location | None]:
     """A changed line that mends it, and the place of that line."""
     looked = looked_up.at(process, where) if family is not None and family.name == IDS else None

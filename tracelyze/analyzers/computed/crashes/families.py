@@ -19,6 +19,7 @@ class Family:
 
 
 BATCH_OF_ONE, BACKWARD_TWICE, SHAPES = "batchnorm-single-value", "backward-twice", "shape-mismatch"
+CHANGED_IN_PLACE, NO_GRAPH = "inplace-modification", "no-grad-fn"
 UNREDUCED, IDS = "unreduced-parameters", "id-out-of-range"
 FAMILIES = (
     Family(
@@ -40,7 +41,7 @@ FAMILIES = (
         "hidden = hidden.detach()",
     ),
     Family(
-        "inplace-modification",
+        CHANGED_IN_PLACE,
         r"modified by an inplace operation",
         "a tensor that backward needs was changed in place",
         "Backward needs a value as it was in the forward pass, but it was overwritten since: by an in-place operation "
@@ -68,13 +69,14 @@ FAMILIES = (
         "loss.mean().backward()",
     ),
     Family(
-        "no-grad-fn",
+        NO_GRAPH,
         r"does not require grad and does not have a grad_fn",
         "the loss is not connected to any parameter",
         "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), "
         ".detach(), .data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
         "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
-        "loss = criterion(model(x), y)  # the raw output, without argmax",
+        "# right above the backward: where both are True, something in between cuts the graph\n"
+        "print(torch.is_grad_enabled(), any(p.requires_grad for p in model.parameters()))",
     ),
     Family(
         "grad-is-none",

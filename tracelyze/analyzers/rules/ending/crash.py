@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.crashes import exceptions, inner_exceptions, lost_ranks, made_outside, short_batches
+from tracelyze.analyzers.computed.crashes import causes, exceptions, inner_exceptions, lost_ranks, short_batches
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -64,9 +64,9 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     if short is not None and family is not None:
         meaning, fix, code = f"It means that {family.title}. {short.said}", short.fix, short.code or code
         diff, change = short.diff, short.place
-    outside = made_outside.found(process, event, where) if exceptions.of_graphs(family) and inner is None else None
-    if outside is not None:
-        meaning, fix, code, change = f"{meaning} {outside.said}", outside.fix, outside.code, outside.place
+    cause = causes.found(family, process, event, where) if inner is None else None
+    if cause is not None:
+        meaning, fix, code, change = f"{meaning} {cause.said}", cause.fix, cause.code or code, cause.place
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")

@@ -51,6 +51,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "begin-text": frozenset({"apply_chat_template", "bos_token", "bos_token_id"}),
     "limit": frozenset({"setrlimit"}),
     "collator": frozenset({"DataCollatorForLanguageModeling"}),
+    "checkpointing": frozenset({"checkpoint", "checkpoint_sequential"}),  # of activations, by what its line says
     "adapters-text": frozenset({"LoraConfig", "AdaLoraConfig"}),
     "scaler-text": frozenset({"GradScaler"}),
     "byte-scaled": frozenset({"uint8", "ToTensor", "to_tensor", "convert_image_dtype", "ToDtype"}),
