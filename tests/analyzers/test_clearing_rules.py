@@ -53,6 +53,23 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     assert found.location.line == 55
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_is_cleared_around_validations_says_nothing_of_the_loop(make, alone: bool) -> None:
+    """As by Lightning, and where mostly the steps behind a validation are looked at."""
+    behind = [index for index in range(COUNT) if index % 50 == 0]
+    old = [(8 if alone else 3) if index < 40 else None for index in range(COUNT)]
+    steps = make.steps() | {"grads_carried": [0 if index in behind else old[index] for index in range(COUNT)]}
+    rule = "missing-zero-grad" if alone else "partial-zero-grad"
+    evals = {"time_start": [0.05 * index + 0.01 for index in behind[1:]], "after_step": behind[1:]}
+    found = make.check(rule, make.process(steps, evals=evals))[2]
+    assert (found.first_step, found.evidence[0].value) == (2, 1.0)
+    assert found.title.startswith("Gradients are cleared only now and then" if alone else "3 of 8 gradients are hardly")
+    if not alone:
+        assert "kept their old gradients in all steps but the first behind each validation" in found.summary
+    evals["time_start"] = [at + 1.0 for at in evals["time_start"]]
+    assert make.check(rule, make.process(steps, evals=evals))[0] == "passed", "what clears them there is not known"
+
+
 def test_one_of_two_optimizers_behind_one_backward_is_cleared_after_its_step(make) -> None:
     text = "    loss.backward()\n    opt_net.step()\n    opt_centers.step()"
     sites = [

@@ -101,6 +101,18 @@ def by_hand_in_lightning(optimization: Optimization) -> str:
     return _MANUAL if backward is not None and "manual_backward(" in backward.source else ""
 
 
+def cleared_for_validation(optimization: Optimization) -> Mask:
+    """Steps without old gradients that are the first behind a validation, shape [steps]: Lightning clears all gradients
+    before it validates, which says nothing of what the loop clears."""
+    steps, evals = optimization.steps, optimization.process.evals
+    begun = evals["time_start"][np.isfinite(evals["time_start"])]
+    time, found = steps["time"], np.zeros(len(steps), dtype=bool)
+    if np.isfinite(time).all():
+        behind = np.searchsorted(time, begun, side="right")
+        found[behind[behind < len(steps)]] = True
+    return np.asarray(found & (steps["grads_carried"] == 0), dtype=bool)
+
+
 def another_is_cleared(optimization: Optimization, share: float) -> bool:
     """Whether an optimizer beside this one has gradients that are cleared in all but `share` of its steps."""
     others = [carries(one) for one in optimization.process.optimizations if one is not optimization]

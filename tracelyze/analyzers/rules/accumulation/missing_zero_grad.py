@@ -39,8 +39,10 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     first = int(np.argmax(carried)) if carried.any() else 0
     since = usable.copy()
     since[:first] = False
+    behind = since & accumulation.cleared_for_validation(optimization)
     count, share = int(carried.sum()), float(carried.sum()) / max(1, int(since.sum()))
-    if count < limits["steps"] or share < limits["share"]:
+    judged = count / max(1, int((since & ~behind).sum()))
+    if count < limits["steps"] or judged < limits["share"]:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} used gradients that an earlier step had already used")
     begin, name = timing.step_at(optimization, first), timing.name_of(optimization)
@@ -79,7 +81,12 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps with carried gradients", share, "share", *limits.against("share")),
+            Evidence(
+                "steps with carried gradients" + ", but for the first behind a validation" * bool(behind.any()),
+                judged,
+                "share",
+                *limits.against("share"),
+            ),
             Evidence(f"steps{sampled} that used old gradients", count, "steps", *limits.against("steps")),
             Evidence(
                 "tensors with old gradients per such step", float(np.median(steps["grads_carried"][carried])), "tensors"

@@ -39,35 +39,45 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if int(part.sum()) < limits["steps"]:
         return None
     first = int(np.argmax(part))
-    share = float(part.sum()) / float(usable[first:].sum())
+    behind = accumulation.cleared_for_validation(optimization)
+    behind[:first] = False
+    share = float(part.sum()) / float((usable & ~behind)[first:].sum())
     if share < limits["share"]:
         return None
-    return _finding(optimization, part, share, alone, limits)
+    return _finding(optimization, part, usable & ~behind, bool(behind.any()), alone, limits)
 
 
-def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, limits: Limits) -> Finding:
-    """`part`: the steps with old gradients. `alone`: they are all of one of several optimizers."""
+def _finding(
+    optimization: Optimization, part: Mask, looked_at: Mask, validated: bool, alone: bool, limits: Limits
+) -> Finding:
+    """`part`: the steps with old gradients, among those `looked_at`, shape [steps]. `validated`: something clears them
+    around a validation. `alone`: they are all of one of several optimizers."""
     steps, first = optimization.steps, int(np.argmax(part))
+    share = float(part.sum()) / float(looked_at[first:].sum())
     begin = timing.step_at(optimization, first)
     name = timing.name_of(optimization)
     present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
     tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
     whole, which = tensors == of, f"{tensors} of {of}"
-    kept = f"{which} tensors kept their old gradients in {percent(share)} of the steps, while the others were cleared"
+    behind = " but the first behind each validation" if validated else ""
+    others = f"all steps{{of}}{behind}" if validated and share == 1 else f"{percent(share)} of the steps{{of}}{behind}"
+    kept = f"{which} tensors kept their old gradients in {others.format(of='')}, while the others were cleared"
     if whole:
-        which, kept = "The", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
+        which, kept = "The", f"{others.format(of=name)} used gradients that the step before had used already"
     repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
     said = repeat[2] if repeat else ""
     beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
-    behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
-    before = own_backwards.cleared_before(optimization) if alone and whole and not beside and not behind else None
+    cleared_behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
+    before = (
+        own_backwards.cleared_before(optimization) if alone and whole and not beside and not cleared_behind else None
+    )
     by_trainer = clearing.in_part(optimization.process)
     fix, code = by_trainer or ("Clear everything the optimizer holds, with its own zero_grad().", _code(optimization))
     if alone and not by_trainer:
         code = f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
     cleared = optimization.zero_grad_location or optimization.step_location
     earlier = accumulation.was_cleared_before(optimization, first)
-    never = "hardly ever" if share < 1 else "no longer" if earlier else "never"
+    never = "hardly ever" if share < 1 or validated else "no longer" if earlier else "never"
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -85,7 +95,7 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
         fix=before.fix if before else fix,
         fix_code=before.code if before else code,
         first_step=begin,
-        last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
+        last_step=timing.seen_until(optimization, part, looked_at, limits["steps"]),
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps that used old gradients", share, "share", *limits.against("share")),
@@ -102,7 +112,7 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
-        diff=beside[1] if beside else behind or (before.diff if before else None),
+        diff=beside[1] if beside else cleared_behind or (before.diff if before else None),
     )
 
 

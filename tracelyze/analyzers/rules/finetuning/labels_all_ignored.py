@@ -49,14 +49,15 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     part = len(bad) / len(known)
     outcome = "NaN" if _is_nan(process, bad) else "0" if any(row["value"] == 0 for row in bad) else ""
     critical = outcome == "NaN" or part >= limits["critical"]
-    which = "every batch" if part == 1 else f"{percent(part)} of the batches"
+    which = "every batch that was looked at" if part == 1 else f"{percent(part)} of the batches that were looked at"
+    nan = _share_of_nan(process, int(bad[0]["step"])) if outcome == "NaN" else None
     remedy = cut_texts.remedy(process, part, limits["critical"])
     remedy = replace(remedy, place=remedy.place or script_lines.only(process, "labels", _NOT_EMPTY))
     fault = LossFault(
-        title=f"No target counts in {'any batch' if part == 1 else which}: "
+        title=f"No target counts in {'any batch' if part == 1 else f'{percent(part)} of the batches looked at'}: "
         + (f"the loss is {outcome} there" if outcome else "nothing is learned from these"),
         summary=(
-            f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
+            f"In {which}, all targets of {line.where} are "
             f"ignore_index ({percent(1.0 - float(np.mean(known)))} of all targets count): there is nothing to learn "
             f"from{f', and the loss is {outcome}' * bool(outcome)}.{remedy.why}"
         ),
@@ -68,7 +69,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches padded with empty samples on purpose, with a loss that is a sum.",
         severity="critical" if critical else "warning",
-        lost=1.0 if outcome == "NaN" and not _goes_on(process, int(bad[0]["step"])) else part,
+        lost=part if nan is None else nan,
     )
     return loss_calls.finding(process, replace(line, rows=looked), bad, limits, RULE.id, fault)
 
@@ -84,10 +85,13 @@ def _is_nan(process: Process, bad: list[Row]) -> bool:
     return bool(theirs.any() and np.isnan(steps["loss"][theirs]).all())
 
 
-def _goes_on(process: Process, step: int) -> bool:
-    """Whether losses behind this step are finite again: the step was skipped, or else NaN would stay in the weights."""
+def _share_of_nan(process: Process, step: int) -> float | None:
+    """Share of the steps whose loss is NaN; all where none behind this step is finite again, for NaN is in the weights
+    then; None where a loss is not known, or none is NaN, as where a loop skips such batches."""
     steps = process.longest.steps if process.optimizations else None
-    return steps is not None and bool(np.isfinite(steps["loss"][steps["step"] > step + 1]).any())
+    if steps is None or not np.isfinite(steps["loss"][steps["step"] > step + 1]).any():
+        return 1.0
+    return float(np.isnan(steps["loss"]).mean()) or None if steps.known("loss").all() else None
 
 
 RULE = Rule(
