@@ -340,3 +340,49 @@ def test_an_optimizer_of_a_part_that_another_one_replaced(make, above: bool) -> 
     assert ("(line 30)" in dead.fix) == above
     for reach in ([old | {"names": "head.weight, head.bias"}, new], [old, new | {"names": "neck.weight"}]):
         assert "cut off from these parameters" in zero(reach)[0].summary
+
+
+TRAINABLE = "trainable = [p for p in model.parameters() if p.requires_grad]"
+COSINE = "scheduler = CosineAnnealingLR(optimizer, T_max=100)"
+
+
+@pytest.mark.parametrize(
+    ("above", "moved"),
+    [
+        (["optimizer = AdamW(model.parameters())", "", COSINE], [0, 2]),
+        ([TRAINABLE, "optimizer = AdamW(trainable, lr=1e-3)", "", COSINE], [0, 1, 3]),
+        (["optimizer = make_optimizer(model)", "steps = 100", "warmup = LinearLR(optimizer)"], [0, 2]),
+        (["optimizer = AdamW(", "    model.parameters(),", ")", "total = 3"], [0, 1, 2]),
+        (["optimizer = AdamW(model.parameters())", "if warm:", "    warmup = LinearLR(optimizer)"], []),
+        (["for p in model.parameters():", "    some.append(p)", "optimizer = AdamW(some)"], []),
+    ],
+)
+def test_an_optimizer_that_is_made_above_a_new_part_is_moved_below_it(make, above: list[str], moved: list[int]) -> None:
+    """With what it is given of the old part, and with its schedulers, some of which break with groups that come later:
+    if all of that stands side by side."""
+    text = [*above, "model.head = nn.Linear(model.dim, 5)", "model.head.bias.data.zero_()"]
+    excerpt = "\n".join(f"    {line}" if line else "" for line in text)
+    end = 20 + len(above)
+    site = {"file": "train.py", "function": "main", "excerpt": excerpt, "excerpt_line": 20}
+    own = next((at for at, line in enumerate(above) if "= AdamW(" in line), None)
+    made = {"site": 90, "role": "optimizer", **site, "line": 20 + (own or 0), "source": above[own or 0]}
+    if own is None:
+        made = {"site": 90, "role": "optimizer", "file": "train.py", "function": "make_optimizer", "line": 5}
+        made |= {"source": "return AdamW(model.parameters())"}
+    put_in = {"site": 91, "role": "part-text", **site, "line": end, "source": text[-2]}
+    old = ALL | {"held": 8, "missed": 2, "names": "a tensor [6, 432], a tensor [6]"}
+    new = FREE | {"held": 8, "missed": 2, "missed_elements": 4330, "names": "head.weight, head.bias"}
+    optimizers = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "made_at": 90}]
+    schedules = [{"scheduler": 0, "name": "CosineAnnealingLR", "optimizer": 0, "inner": False}]
+    more = {"reach": [old, new], "activations": RAN, "schedules": schedules}
+    found = make.check("frozen-parameters", make.process(sites=[made, put_in], optimizers=optimizers, more=more))[2]
+    assert "Found besides" not in found.summary, "the tensors without gradients are those of the old part"
+    if moved:
+        first, *example = found.fix_code.split("\n")
+        assert first.startswith(f"# below line {end}, in place of line")
+        assert example == [above[at] for at in moved]
+        assert found.location.line < end
+        assert f"Make the optimizer below line {end}" in found.fix
+    else:
+        assert found.location.line == end
+        assert "above the line that makes the scheduler" in found.fix_code

@@ -21,6 +21,12 @@ def name_of(optimization: Optimization) -> str:
     return f" of {name}" if name else ""
 
 
+def optimizer_of(optimization: Optimization) -> str:
+    """How to call the optimizer itself: by its name if there are several, "opt_heads (Adam)"."""
+    alone = len(optimization.process.optimizations) < 2
+    return f"the optimizer{name_of(optimization)}" if alone else training_of(optimization)
+
+
 def training_of(optimization: Optimization) -> str:
     """The name of the training among those of its process, "opt_heads (Adam)"; empty if it is the only one."""
     if len(optimization.process.optimizations) < 2:

@@ -46,7 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         row = last.get(optimization.optimizer)
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
             replaced |= tensor_names.is_nameless(row["names"] or "")
-            findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
+            if not unheld.says_of(process, row, last.get(None)):
+                findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
         replaced |= replaced_part.of(optimization) is not None
         if row and (few := mostly_frozen.finding(process, row, RULE.id, limits)) is not None:
             findings.append(few)
@@ -87,7 +88,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         rule=RULE.id,
         severity=severity,
         confidence="certain",
-        title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(optimization)} "
+        title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in {timing.optimizer_of(optimization)} "
         f"never get{'s' * (row['missed'] == 1)} a gradient",
         summary=(
             f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "

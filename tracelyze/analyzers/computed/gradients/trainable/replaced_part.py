@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.computed.gradients.trainable import tensor_names
+from tracelyze.analyzers.computed.gradients.trainable import moved_below, tensor_names
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.formatting import listed, plural
 
@@ -44,6 +45,12 @@ def of(optimization: Optimization) -> ReplacedPart | None:
     where = f" (line {made.line})" if above and made is not None else ""
     assigned = _ASSIGNED.match(made.source) if made is not None else None
     optimizer = assigned["name"] if above and assigned is not None else "optimizer"
+    moved = moved_below.of(optimization, put_in)
+    scheduled = ", and above what makes the scheduler" * bool(schedulers.last_rows(process))
+    added = (
+        f"# right below line {put_in.line}, where it is not moved up{scheduled}:\n"
+        f'{optimizer}.add_param_group({{"params": {part["name"]}.parameters()}})'
+    )
     return ReplacedPart(
         put_in,
         said=f"Line {put_in.line} puts {part['name']} into the model, and backward computes the gradients of "
@@ -51,6 +58,5 @@ def of(optimization: Optimization) -> ReplacedPart | None:
         "optimizer holds belong to no module that is called any more. Nothing is learned from such steps.",
         fix=f"Put the new part in (line {put_in.line}) before the optimizer is made{where} and its parameters are "
         "listed, or give it the new ones afterwards.",
-        code=f"# right below line {put_in.line}, where it is not moved up:\n"
-        f'{optimizer}.add_param_group({{"params": {part["name"]}.parameters()}})',
+        code=moved.code if moved is not None else added,
     )

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.computed.gradients.trainable import added_later, batch_norms, tensor_names
+from tracelyze.analyzers.computed.gradients.trainable import (
+    added_later,
+    batch_norms,
+    moved_below,
+    tensor_names,
+)
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
@@ -19,6 +25,9 @@ _HELD: Final = (
     "# where its groups have rates of their own, name one beside the parameters:\n"
     'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
     'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})'
+)
+_SCHEDULED: Final = (
+    "# above the line that makes the scheduler, which keeps the groups that it finds (move it down, if need be):"
 )
 _BELOW: Final = (
     "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;"
@@ -46,6 +55,10 @@ FIX: Final = (
     "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
 )
 FIX_WHOLE: Final = FIX.replace(", and keep layers in nn.ModuleList", "")
+FIX_BELOW: Final = (
+    "Make the optimizer below line {line}, and then what is given it, such as a scheduler. Set requires_grad_(False) "
+    "on parameters that should stay fixed, which also saves computing their gradients."
+)
 FIX_LISTED: Final = (
     "Keep the layers in nn.ModuleList, which registers them: model.parameters(), state_dict(), eval() and to(device) "
     "skip a Python list."
@@ -149,6 +162,13 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
         why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
     if passed_over:
         return _Cause(why, FIX_GROUPS, _IN_NO_GROUP, other)
+    moved = moved_below.of(optimization, other) if other is not None else None
+    if moved is not None and other is not None:
+        why = (
+            f"Line {other.line} inserts this part, but line {moved.optimizer.line} has made the optimizer by then: it "
+            "holds the tensors of the part that was replaced."
+        )
+        return _Cause(why, FIX_BELOW.format(line=other.line), moved.code, moved.optimizer)
     alone = other is None and row["missed"] and row["shared_model"] == row["missed"]  # other tensors of it are held
     later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
@@ -170,6 +190,21 @@ def _with_rate(optimization: Optimization) -> str:
     if len(rates) != 1:
         return _HELD
     return _HELD.partition("\n")[2].replace("not in held]}", f'not in held], "lr": {rates.pop()}}}')
+
+
+def says_of(process: Process, missed: dict[str, Any], orphans: dict[str, Any] | None) -> bool:
+    """Whether tensors that no backward reached are those of a part that another one replaced: the finding about the
+    new part says so."""
+    if not orphans or orphans["missed"] != missed["missed"] or not tensor_names.is_nameless(missed["names"] or ""):
+        return False
+    return script_lines.replaced(process, tensor_names.each(orphans["names"] or "")) is not None
+
+
+def _beside_schedulers(process: Process, code: str) -> str:
+    """The example with where its scheduler is to be made: some kinds break with a group that comes after them, or take
+    its rate for another."""
+    first, known = _HELD.split("\n")[1], schedulers.last_rows(process)
+    return code.replace(first, f"{_SCHEDULED}\n{first}", 1) if known and "scheduler" not in code else code
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
@@ -199,7 +234,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             + (f" {cause.why}" if cause.why else "")
         ),
         fix=cause.fix,
-        fix_code=cause.code,
+        fix_code=_beside_schedulers(process, cause.code),
         diff=cause.diff,
         first_step=1,
         last_step=timing.last_step(optimization),
