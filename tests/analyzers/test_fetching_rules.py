@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers.evidence.datasets import one_dataset
+from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
 from tracelyze.testing import SITES
 
 MIB = 2**20
@@ -73,6 +74,46 @@ def test_the_generator_that_is_drawn_from_is_the_one_to_seed(
         both = judge(make, "duplicate-augmentation", alike, loaders=loaders, sites=[*SITES, *lines])[2]
         assert code in both.fix_code
         assert ("in line 80" in both.fix) == bool(sites)
+
+
+OWN_SEED = "torch.utils.data.get_worker_info().seed"
+
+
+def seeding(make: Any, body: list[str], elsewhere: str = "data = torch.load(path)") -> Any:
+    """A process whose worker_init_fn has these lines."""
+    text = ["def seed_worker(worker_id):", *(f"    {line}" for line in body), "", "", elsewhere]
+    site = {"site": 80, "role": "worker-seed", "file": "a.py", "line": 2, "function": "seed_worker", "source": body[0],
+            "excerpt": "\n".join(text), "excerpt_line": 1}  # fmt: skip
+    alike = {"fetches": passes([["a", "a"], ["b", "b"]])}
+    return make.process(loaders=[TRAIN, VALIDATION], more=alike, sites=[*SITES, site])
+
+
+@pytest.mark.parametrize(
+    ("body", "generators", "mended"),
+    [
+        (["np.random.seed(SEED)"], ["numpy"], [f"np.random.seed({OWN_SEED} % 2**32)"]),
+        (["random.seed(SEED)", "np.random.seed(SEED + 1)"], ["numpy"], [f"np.random.seed({OWN_SEED} % 2**32)"]),
+        (["random.seed(SEED)", "torch.manual_seed(SEED)"], ["python", "torch"],
+         [f"random.seed({OWN_SEED})", f"torch.manual_seed({OWN_SEED})"]),
+        (["random.seed(SEED)"], ["numpy", "python"], None),
+        (["np.random.seed(SEED)", "np.random.seed(0)"], ["numpy"], None),
+        (["set_seeds(SEED)"], ["numpy"], None),
+    ],
+)  # fmt: skip
+def test_seeds_of_workers_in_their_lines(
+    make, body: list[str], generators: list[str], mended: list[str] | None
+) -> None:
+    process = seeding(make, body)
+    diff = generator_seeds.in_place(process, process.location("worker-seed"), generators)
+    assert ([line.strip() for line in diff.added] if diff else None) == mended
+
+
+def test_a_seed_is_not_edited_where_torch_may_not_be_known(make) -> None:
+    edited = make.check("duplicate-augmentation", seeding(make, ["np.random.seed(SEED)"]))[2]
+    assert edited.fix_code == edited.diff.added[0].strip() == f"np.random.seed({OWN_SEED} % 2**32)"
+    other = make.check("duplicate-augmentation", seeding(make, ["np.random.seed(SEED)"], "x = np.load(path)"))[2]
+    assert other.diff is None
+    assert "def worker_init_fn" in other.fix_code
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         ),
         fix=fix,
         fix_code=code,
+        diff=generator_seeds.in_place(process, seeds, repeated) if workers and again is None else None,
         first_step=longest[0].step + 1,  # what is noted of a pass is from its end
         evidence=[
             Evidence("passes that began in the same state", len(longest), "passes", *limits.against("passes")),

@@ -80,6 +80,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         ),
         fix=fix,
         fix_code=code,
+        diff=generator_seeds.in_place(process, seeds, equal),
         first_step=1,
         evidence=[
             Evidence("workers in the same state", workers, "workers", *limits.against("workers")),

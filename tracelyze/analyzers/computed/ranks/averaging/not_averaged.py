@@ -37,6 +37,7 @@ def of(process: Process, others: Sequence[Process], equal: float) -> NotAveraged
 def place(found: NotAveraged | None) -> Location | None:
     """The line to change, where it is known; else the one that makes what is not averaged."""
     called = found.called_at if isinstance(found, passed_by.PassedBy) else None
+    called = found.named_at if isinstance(found, unsynced.Unsynced) else called
     return called or (found.made_at if found is not None else None)
 
 

@@ -14,6 +14,7 @@ from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff
 
@@ -28,10 +29,12 @@ _CODE: Final = (
 
 @dataclass(frozen=True)
 class Unsynced:
-    """The only line of the training loop that keeps gradients local, and its edit, where its condition is known."""
+    """The only line of the training loop that keeps gradients local, and its edit, where its condition is known.
+    `named_at`: the line that gives the condition its value, where another one does."""
 
     made_at: Location
     diff: Diff | None = None
+    named_at: Location | None = None
 
     def title(self, ranks: int) -> str:
         """What drifts apart, in a line."""
@@ -49,7 +52,7 @@ class Unsynced:
         """Which backward averages."""
         return (
             f"Let the last backward of each step, the one right before optimizer.step(), run outside of no_sync() "
-            f"with its forward: correct the condition of line {self.made_at.line}."
+            f"with its forward: correct the condition of line {(self.named_at or self.made_at).line}."
         )
 
     def code(self) -> str:
@@ -77,8 +80,49 @@ def of(process: Process) -> Unsynced | None:
     wanted = _wanted(chosen[0], condition)
     if ast.unparse(ast.parse(wanted)) == ast.unparse(chosen[0].test):
         return None
+    named = _named(process, place, lines, chosen[0].test)
+    if named is not None:
+        return _by_name(place, named, chosen[0], condition)
     known = _names(condition) <= _names(chosen[0].test)
     return Unsynced(place, own.changed(own.parsed.with_parts({chosen[0].test: wanted})) if known else None)
+
+
+def _named(process: Process, place: Location, lines: dict[int, str], test: ast.expr) -> OwnStatement | None:
+    """The only statement of the function that gives the name of a choice its value, `last = i % n == 0`."""
+    name = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    if not isinstance(name, ast.Name):
+        return None
+    given = [
+        at for at, line in lines.items() if re.search(rf"(?<![\w.]){name.id}\s*(?::\s*bool\s*)?[-+&|]?=(?!=)", line)
+    ]
+    if len(given) != 1 or given[0] >= place.line:
+        return None
+    own = own_statement.at(process, Location(place.file, given[0], place.function, lines[given[0]].strip()))
+    statement = own.parsed.statement if own is not None else None
+    return own if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None else None
+
+
+def _by_name(place: Location, named: OwnStatement, chosen: ast.IfExp, condition: ast.expr) -> Unsynced | None:
+    """With the statement that gives the name its value, so that the choice is right where the optimizer steps; None
+    where it is."""
+    statement = named.parsed.statement
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if value is None:
+        return Unsynced(place)
+    wanted = _wanted(chosen, condition)
+    if isinstance(chosen.test, ast.UnaryOp):
+        wanted = ast.unparse(_negated(ast.parse(wanted, mode="eval").body))
+    if ast.unparse(ast.parse(wanted)) == ast.unparse(value):
+        return None
+    known = _names(condition) <= _names(value)
+    at = Location(place.file, named.line, place.function, named.text.split("\n")[0])
+    return Unsynced(place, named.changed(named.parsed.with_parts({value: wanted})) if known else None, at)
+
+
+def _negated(node: ast.expr) -> ast.expr:
+    return (
+        node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else ast.UnaryOp(ast.Not(), node)
+    )
 
 
 def _wanted(chosen: ast.IfExp, condition: ast.expr) -> str:
