@@ -82,6 +82,15 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
     assert (finding.cost and finding.cost.share) == (pytest.approx(1.0) if lost else None)
 
 
+def test_smoothed_labels_do_not_make_a_second_loss_of_the_one_that_is_called(make) -> None:
+    """The graph of such a cross_entropy is that of a loss which a script writes out."""
+    given = calls(made_by="Softmax", made_dim=1, **PROBABILITIES)
+    inside = calls(function=LOG_LOSS, made_by="LogSoftmax", made_from="Softmax")
+    finding = make.check("double-softmax", make.process(more={"loss_calls": given + inside}))[2]
+    assert finding.title == "Softmax is applied twice: cross_entropy gets probabilities instead of scores"
+    assert "Found besides" not in finding.summary
+
+
 @pytest.mark.parametrize("kind", ["Sigmoid", "Softmax"])
 def test_a_softmax_before_the_sigmoid_of_a_loss_is_called_so(make, kind: str) -> None:
     rows = calls(made_by=kind, lowest=0.1, highest=0.6, **SIGMOIDS)

@@ -557,3 +557,36 @@ def test_steps_between_two_broken_batches_that_the_weights_survived_are_not_lost
     losses |= {"loss": [math.nan if index == 100 or index >= 300 else one for index, one in enumerate(losses["loss"])]}
     process = make.process(losses, more={"batches": [batch(100, nonfinite=True)]})
     assert make.check("nonfinite-input", process)[2].cost.share == pytest.approx(0.25, abs=0.02)
+
+
+SPREAD = """def standardised(x):
+    std = {std}
+    return {line}"""
+
+
+@pytest.mark.parametrize(
+    ("std", "line", "said"),
+    [
+        (
+            "x.std(axis=1, keepdims=True)",
+            "(x - mean) / std",
+            "its own std, which is 0 where all values of a sample are eq",
+        ),
+        ("x", "x / x.sum(-1, keepdim=True)", "its own sum, which is 0 where all values of a sample are 0"),
+        ("x.std(axis=0, keepdims=True)", "(x - mean) / std", ""),  # of each column, and so of all samples
+        ("x.std()", "(x - mean) / std", ""),
+        ("x.std(axis=1, keepdims=True)", "(x - mean) / (std + 1e-6)", ""),
+        ("x.std(axis=1, keepdims=True)", "np.sqrt(x) / std", ""),  # which of the two is not known
+    ],
+)
+def test_a_few_samples_that_are_nan_were_divided_by_a_spread_of_their_own(make, std: str, line: str, said: str) -> None:
+    rows = [batch(index, nonfinite=index == 100, min=math.nan if index == 100 else 0.0) for index in (96, 100)]
+    sites = sites_of(SPREAD.format(std=std, line=line), **{"singular-array": line})
+    loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
+    own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
+    read = own | {"site": 3, "role": "dataset", "line": 60, "function": "__getitem__", "source": "return self.x[i]"}
+    process = make.process(broken_at(make, 100), sites=[*sites, own, read], loaders=[loader], more={"batches": rows})
+    finding = make.check("nonfinite-input", process)[2]
+    assert finding.location.line == (3 if said else 60)
+    assert said in finding.fix
+    assert ("+ 1e-6)" in finding.fix_code) == bool(said)

@@ -22,6 +22,8 @@ _OPERATIONS: Final = ("log", "log2", "log10", "sqrt", "divide", "true_divide", "
 _SMALL: Final = re.compile(r"\beps(?:ilon)?\b|\btiny\b", re.IGNORECASE)
 _SETTINGS: Final = re.compile(r"t|tau|temp|temperature|\w*(?:size|dim|heads|width|steps|window)|(?:n|num)_\w+")
 _HOLDERS: Final = frozenset({"self", "cfg", "config", "conf", "args", "opt", "opts", "hp", "hparams", "options"})
+_SPREADS: Final = frozenset({"std", "nanstd", "norm", "sum", "max", "amax", "ptp"})
+"""What may be 0 of a sample: of one whose values are all equal, or all 0."""
 _DEPTH: Final = 3  # names that a name is made of
 
 
@@ -37,6 +39,28 @@ def is_bounded(process: Process, place: Location) -> bool:
         taken += call.args[-1:] or ([call.func.value] if isinstance(call.func, ast.Attribute) else [])
     known = _assigned(process, place)
     return bool(taken) and all(_is_away(one, known) for one in taken) and not own.parsed.calls("pct_change")
+
+
+def spread_of_each_sample(process: Process, place: Location) -> str:
+    """The function by which a line takes what it divides each sample by: `std` of `x / x.std(axis=1, keepdims=True)`.
+    Empty where it divides by nothing of that kind."""
+    own = own_statement.at(process, place)
+    if own is None:
+        return ""
+    known = _assigned(process, place)
+    nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)]
+    by = [known.get(one.right.id, one.right) if isinstance(one.right, ast.Name) else one.right for one in nodes]
+    found = [name_of(one.func) for one in by if isinstance(one, ast.Call) and _keeps_samples_apart(one)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _keeps_samples_apart(call: ast.Call) -> bool:
+    given = {one.arg: ast.unparse(one.value) for one in call.keywords if one.arg}
+    kept = given.get("keepdim", given.get("keepdims")) == "True"
+    along = given.get("dim", given.get("axis"))
+    if along is None:
+        along = next((text for one in call.args if re.fullmatch(r"-?\d|\([\d, -]+\)", text := ast.unparse(one))), None)
+    return kept and name_of(call.func) in _SPREADS and along is not None and "0" not in along
 
 
 def _assigned(process: Process, place: Location) -> dict[str, ast.expr]:

@@ -41,10 +41,15 @@ _MEASURES: Final = (
     "batch and the model's buffers."
 )
 _LOGARITHMS: Final = ("log", "log2", "log10")
+_ROOTS: Final = re.compile(r"\b(?:log(?:2|10|1p)?|sqrt|rsqrt|pow|acos|arccos)\s*\(|\*\*")
 _OF_MODULE: Final = re.compile(r"class \w+\(.*Module\b")
 _OF_ZERO: Final = (
     "Line {0.line} takes the {1} of {2}, which is minus infinity where that is 0. Bound it from below by the least "
     "value above 0 that your data can have{3}."
+)
+_OF_EQUALS: Final = (
+    "Line {0.line} divides each sample by its own {1}, which is 0 where all values of a sample are {2}: add an "
+    "epsilon. If that is not it, values are missing before: fill them, or leave such samples out."
 )
 _LEAST: Final = "# in place of 1e-6, the least value above 0 that your data can have\n"
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
@@ -145,6 +150,23 @@ def logarithm(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
     fix = _OF_ZERO.format(line, name, own.parsed.text_of(given), ", or take log1p of it" if name == "log" else "")
     code = own.dedented(own.parsed.with_parts({one: _bounded(own, by, one) for _, by, one, _ in found}))
     return Prepared("All that is not finite in it is minus infinity.", fix, _LEAST + code if own.is_whole else "", line)
+
+
+def spread(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
+    """What can have made a few samples NaN: the only line of those that prepare data which divides each sample by a
+    spread of its own, kept away from 0 by nothing. There is no logarithm or root beside it, and all others divide by
+    what all samples share."""
+    if not all(math.isnan(row["min"] if row["min"] is not None else 0.0) for row in rows):
+        return None
+    places = {one.file_line: one for role in ("singular", "singular-array") for one in process.locations(role)}
+    opened = [one for one in places.values() if not _is_elsewhere(process, one)]
+    opened = [one for one in opened if not bounds.is_bounded(process, one)]
+    found = [(one, name) for one in opened if (name := bounds.spread_of_each_sample(process, one))]
+    if len(found) != 1 or any(_ROOTS.search(one.source) for one in opened):
+        return None
+    line, name = found[0]
+    kind = "equal" if "std" in name or name == "ptp" else "0"
+    return Prepared("", _OF_EQUALS.format(line, name, kind), finite.divided(process, line), line)
 
 
 def _is_elsewhere(process: Process, place: Location) -> bool:

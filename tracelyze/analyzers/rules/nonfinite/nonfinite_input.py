@@ -80,7 +80,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     place = divided or (given_up_batches.prepared_at(process, loader) if loader else None)
     fix, code = given_up_batches.FIX_DATA, given_up_batches.left_out(process, seen, row)
-    zero = preparing.logarithm(process, rows) if loader else None
+    zero = preparing.logarithm(process, rows) or preparing.spread(process, rows) if loader else None
     if zero is not None:
         fix, code, place = zero.fix, zero.code or code, zero.line
     elif made or divided is not None:
@@ -96,7 +96,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             f"Field {fields} of {which} held NaN or Inf as it was handed to the "
             f"{'model, though those of its batch were finite' if made else 'script'}, and the loss"
             f"{timing.name_of(optimization)} of step {begin:,} was not finite."
-            + (f" {zero.told}" if zero else "")
+            + (f" {zero.told}" if zero and zero.told else "")
             + " The losses before were." * bool(optimization.steps.known("loss")[:first].any())
             + (f" {broken:,} losses have not been finite since, this one included." if broken > 1 else "")
         ),

@@ -37,7 +37,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             return None
         return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
 
-    functions = ("cross_entropy", "nll_loss", squashed_twice.LOG_LOSS)
+    functions: tuple[str, ...] = ("cross_entropy", "nll_loss", squashed_twice.LOG_LOSS)
+    called = [line for line in loss_calls.lines(process, functions[:1]) if line.training]
+    if any(wrong(row) for line in called for row in line.rows):
+        functions = functions[:2]  # with smoothed labels its graph is that of a loss which a script writes out
     return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
