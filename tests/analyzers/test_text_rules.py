@@ -306,6 +306,13 @@ def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     assert finding.location.line == 62
     assert "in place of line 62" in finding.fix_code
     assert "Line 62 is the only place" in finding.fix
+    assert "model.resize_token_embeddings(len(tokenizer))" in finding.fix_code
+    text = "config = LlamaConfig(vocab_size=len(words), hidden_size=64,\n    pad_token_id=tok.pad_token_id)"
+    made = told | {"role": "begin-text", "line": 70, "source": text.partition("\n")[0]}
+    made |= {"excerpt_line": 70, "excerpt": text}
+    by_configuration = found(line, made).fix_code
+    assert "config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=64," in by_configuration
+    assert "resize" not in by_configuration, "an id beyond the rows of the model is refused where it is made"
     masks = line | {"site": 9, "role": "labels", "line": 66, "source": "labels[labels == tok.pad_token_id] = -100"}
     assert found(line, masks).location.line == 66
     own = line | {"source": 'tok.pad_token = "<pad>"'}

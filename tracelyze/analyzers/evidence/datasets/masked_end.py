@@ -4,11 +4,13 @@ of a row on, or a padding token that is the same."""
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.datasets import labelled_spans, masked_by_id
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.evidence.remedy import Remedy
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ KEPT: Final = (
     "labels = labels.masked_fill(input_ids == {padding}, -100)"
     "  # in place of what masks id {end} as well; prompts stay masked"
 )
+RESIZED: Final = "model.resize_token_embeddings(len(tokenizer))  # right after the model is made"
+_PADDED: Final = re.compile(r"\bpad_token_id\s*=\s*[\w.]+\.pad_token_id\b")
 _IGNORED: Final = "-100"
 
 
@@ -65,11 +69,23 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
         return Remedy(fix, labels, place, why=why)
     where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
     code = (
-        f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
-        "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
+        f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n{_with_room(process)}\n'
         f"# or, where you make the labels:\n# {labels}"
     )
     return Remedy(fix, code, place, why=why)
+
+
+def _with_room(process: Process) -> str:
+    """The model with a row for the new id: right after it is made; or by its configuration, if that takes the id of the
+    padding from the tokenizer, as it is refused there beyond its rows."""
+    for place in recorded_text.matching(process, _PADDED):
+        own = own_statement.at(process, place)
+        for call in (node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)) if own else ():
+            given = {one.arg for one in call.keywords}
+            if own is not None and name_of(call.func).endswith("Config") and "pad_token_id" in given:
+                sized = own.parsed.with_argument(call, "vocab_size", "len(tokenizer)")
+                return own.dedented(sized) if sized else RESIZED
+    return RESIZED
 
 
 def _of_spans(process: Process, end: int) -> Remedy:
