@@ -386,3 +386,36 @@ def test_an_optimizer_that_is_made_above_a_new_part_is_moved_below_it(make, abov
     else:
         assert found.location.line == end
         assert "above the line that makes the scheduler" in found.fix_code
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "added"),
+    [
+        ("self.embed = nn.Linear(8, 8)", "self.convs = [GraphConv(h, h) for _ in range(n)]",
+         "self.convs = nn.ModuleList([GraphConv(h, h) for _ in range(n)])"),
+        ("", "self.pair = [torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)]",
+         "self.pair = torch.nn.ModuleList([torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)])"),
+        ("super().__init__()", 'self.heads = {"a": nn.Linear(8, 1), "b": nn.Linear(8, 2)}',
+         'self.heads = nn.ModuleDict({"a": nn.Linear(8, 1), "b": nn.Linear(8, 2)})'),
+        ("self.embed = nn.Linear(8, 8)", "self.heads = {1: nn.Linear(8, 1), 2: nn.Linear(8, 2)}", None),
+        ("self.embed = nn.Linear(8, 8)", "self.heads = {k: nn.Linear(8, 1) for k in sizes}", None),  # numbers?
+        ("self.embed = nn.Linear(8, 8)", "self.convs = [(Conv(h), nn.LayerNorm(h)) for _ in range(n)]", None),  # pairs
+        ("self.embed = nn.Linear(8, 8)", "self.convs = [block(h) for _ in range(n)]", None),  # which may make pairs
+        ("self.embed = nn.Linear(8, 8)", "self.convs.append(GraphConv(h, h))", None),
+        ("", "self.convs = [GraphConv(h, h) for _ in range(n)]", None),  # nothing says how the file calls torch.nn
+        ("nn.Linear(8, 8); torch.nn.ReLU()", "self.convs = [GraphConv(h, h) for _ in range(n)]", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("below", ["self.out = None", "super().__init__()"])
+def test_layers_of_a_python_list_are_registered_in_their_line(
+    make: Any, above: str, line: str, added: str | None, below: str
+) -> None:
+    text = "\n".join(f"        {one}" for one in (above or "self.width = h", line, below))
+    site = {"site": 6, "role": "unregistered", "file": "a.py", "function": "__init__", "line": 21, "source": line,
+            "excerpt": text, "excerpt_line": 20}  # fmt: skip
+    free = FREE | {"names": "a tensor [3, 4]"}
+    process = make.process(sites=[site], more={"reach": [ALL, free], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    expected = [f"        {added}"] if added is not None and below != "super().__init__()" else None
+    assert (finding.diff.added if finding.diff else None) == expected
+    assert (finding.location.line, "ModuleList" in finding.fix_code or "ModuleDict" in finding.fix_code) == (21, True)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import dropout_call, own_statement
-from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.evidence.modes import registered_layers
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
 _NAMED: Final = r"\b(?:Feature)?(?:Alpha)?Dropout[123]?d?\("
-_LISTS: Final[dict[type[ast.expr], str]] = {
-    **dict.fromkeys((ast.List, ast.ListComp), "ModuleList"),
-    **dict.fromkeys((ast.Dict, ast.DictComp), "ModuleDict"),
-}
 _EITHER: Final = (
     "Hand the mode to a function that drops (training=self.training). Make a Dropout module in __init__, not in "
     "forward, and keep it as an attribute or in nn.ModuleList: eval() reaches no other."
@@ -76,24 +71,9 @@ def _in_list(process: Process, line: Location) -> Dropping:
     )
     title = "Dropout in a list or dictionary stays active in validation: eval() does not reach it"
     own = own_statement.at(process, line)
-    text = _registered(own) if own is not None else ""
+    text = registered_layers.text(process, own, line) if own is not None else ""
     diff = own.changed(text) if own is not None else None
     return Dropping(title, said, _REGISTER, own.dedented(text) if own is not None and text else _REGISTERED, line, diff)
-
-
-def _registered(own: own_statement.OwnStatement) -> str:
-    """An assignment of a list or dictionary of `nn.Dropout`, with it in torch's container; empty for anything else."""
-    statement = own.parsed.statement
-    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    container = _LISTS.get(type(value)) if value is not None else None
-    made = [
-        one.func for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Call) and "Dropout" in name_of(one.func)
-    ]
-    homes = {own.parsed.text_of(one.value) if isinstance(one, ast.Attribute) else "" for one in made}
-    home = homes.pop() if len(homes) == 1 else ""
-    if value is None or container is None or not home or isinstance(statement, ast.AnnAssign):
-        return ""
-    return own.parsed.with_parts({value: f"{home}.{container}({own.parsed.text_of(value)})"})
 
 
 def _made_anew(line: Location) -> Dropping:

@@ -13,7 +13,9 @@ from tracelyze.analyzers.computed.gradients.trainable import (
 )
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
+from tracelyze.analyzers.evidence.modes import registered_layers
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
@@ -151,7 +153,9 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     if listed_at is not None:
         held = set(_ATTRIBUTE.findall(listed_at.source))
         why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
-        return _Cause(why, FIX_LISTED, _LISTED.format(name=held.pop()) if len(held) == 1 else _IN_LIST, listed_at)
+        own = own_statement.at(process, listed_at)
+        edit = own.changed(registered_layers.text(process, own, listed_at)) if own is not None else None
+        return _Cause(why, FIX_LISTED, _LISTED.format(name=held.pop()) if len(held) == 1 else _IN_LIST, listed_at, edit)
     other = script_lines.replaced(process, tensor_names.each(names)) if replaced and names else None
     empty = empty_groups.of(optimization)
     if empty is not None:
