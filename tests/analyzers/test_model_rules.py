@@ -320,6 +320,42 @@ def test_a_divergence_in_a_function_of_its_own(make: Any, line: str, named: bool
     assert vae(make, "kl = distance(mu, logvar)", apart=[own]).diff is None, "which it does not call"
 
 
+LOSSES = """\
+criterion = nn.BCELoss()
+
+class Divergence(nn.Module):
+    def forward(self, mu, logvar):
+        return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+
+divergence = Divergence()"""
+
+
+def test_a_divergence_and_a_reconstruction_that_are_modules(make: Any) -> None:
+    own = {"site": 71, "role": "divergence", "file": "vae.py", "function": "forward", "line": 44}
+    own |= {"source": LOSSES.splitlines()[4].strip(), "excerpt": LOSSES, "excerpt_line": 40}
+    finding = vae(make, "kl = divergence(mu, logvar)", recon="recon = criterion(out, x)", apart=[own])
+    assert "the KL in line 44 is a sum over the batch" in finding.summary
+    assert (finding.location.line, finding.diff.added) == (40, ['criterion = nn.BCELoss(reduction="sum")'])
+    other = own | {"excerpt": LOSSES.replace("divergence = ", "penalty = ")}
+    assert vae(make, "kl = divergence(mu, logvar)", recon="recon = criterion(out, x)", apart=[other]).diff is None
+
+
+def test_a_division_of_what_is_only_reported(make: Any) -> None:
+    divergence = (
+        "kl = -0.5 * torch.sum(1 + logvar - mu ** 2 - logvar.exp())\n    (recon + kl).backward()\n    total += kl / 9"
+    )
+    backward = {
+        "site": 72,
+        "role": "backward",
+        "file": "vae.py",
+        "function": "elbo",
+        "line": 4,
+        "source": "l.backward()",
+    }
+    assert vae(make, divergence, apart=[backward]).diff is not None
+    assert vae(make, divergence).diff is None
+
+
 def test_a_divergence_that_is_no_larger_than_the_reconstruction(make: Any) -> None:
     for finding in (
         vae(make, OF_EACH_SAMPLE.replace(".sum(dim=1)", "")),  # both are means

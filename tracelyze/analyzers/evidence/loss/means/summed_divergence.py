@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.settings import made_losses
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _DIVERGENCE: Final = re.compile(r"(?=.*\b1(?:\.0?)? ?\+)(?=.*log_?(?:var|sigma)|.*\blv\b)(?=.*\bexp\()(?=.*\bsum\()")
 _FEW: Final = 16  # elements of a sample: with fewer, mean and sum are not far apart
 _OF_EACH: Final = re.compile(r"\bmean\(|\b(?:dim|axis)=|\bsum\(-?\d[,)]|, -?\d\)")  # over each sample's code
+_CLASS: Final = re.compile(r"\s*class (?P<name>\w+)\b")
+_CLASSES: Final = ("BCELoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
 _FIX: Final = (
     "Take the reconstruction as a sum over the elements of each sample, and the mean of that over the batch, as the KL."
 )
@@ -33,6 +36,8 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     if len(elements) != 1 or any(row["reduction"] != "mean" for row in rows) or min(elements) < _FEW:
         return None
     code = {at: text.split("#")[0] for at, text in recorded_text.of_function(process, loss).items()}
+    backwards = [one.line for one in process.locations("backward") if one.file_function == loss.file_function]
+    code = {at: text for at, text in code.items() if not backwards or at <= max(backwards)}  # and no report below it
     code |= _of_callee(process, loss, code)
     found = [at for at, text in code.items() if _DIVERGENCE.search(text)]
     own = own_statement.at(process, loss)
@@ -45,7 +50,10 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
         f"{'' if each else 'at least '}{count:,} times less."
     )
     edited = _summed(own, each)
-    return Remedy(_FIX if each else _WHOLE_FIX, own.dedented(edited), loss, own.changed(edited), why)
+    made = None if edited or each else made_losses.made(process, loss, _CLASSES)
+    place, own = made or (loss, own)
+    edited = own.with_argument(_CLASSES, "reduction", '"sum"') if made else edited
+    return Remedy(_FIX if each else _WHOLE_FIX, own.dedented(edited), place, own.changed(edited), why)
 
 
 def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dict[int, str]:
@@ -54,10 +62,20 @@ def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dic
     apart = [one for one in apart if one.function != loss.function]
     if len(apart) != 1 or not apart[0].function.isidentifier():
         return {}
-    calls = re.compile(rf"(?<!def )\b{apart[0].function}\(")
-    if not any(calls.search(text) for text in code.values()):
+    called = _module(process, apart[0]) if apart[0].function == "forward" else apart[0].function
+    calls = re.compile(rf"(?<!def )\b{called}\(")
+    if not called or not any(calls.search(text) for text in code.values()):
         return {}
     return {at: text.split("#")[0] for at, text in recorded_text.of_function(process, apart[0]).items()}
+
+
+def _module(process: Process, forward: Location) -> str:
+    """The name of the only module that is made of the class of a forward; empty where it is not known."""
+    text = recorded_text.of_file(process, forward.file)
+    heads = [found["name"] for at, line in sorted(text.items()) if at < forward.line and (found := _CLASS.match(line))]
+    makes = re.compile(rf"\b(?P<name>\w+)\s*=\s*{heads[-1]}\(\)") if heads else None
+    made = {found["name"] for line in text.values() if makes is not None and (found := makes.search(line))}
+    return made.pop() if len(made) == 1 else ""
 
 
 def _summed(own: own_statement.OwnStatement, each: bool) -> str:
