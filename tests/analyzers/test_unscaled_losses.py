@@ -16,6 +16,9 @@ def test_unscaled_accumulation(make) -> None:
     _, _, finding = make.check("unscaled-accumulation", make.process(steps))
     assert (finding.severity, finding.confidence) == ("warning", "possible")
     assert "4 times" in finding.summary
+    assert "If each loss is a mean over its batch" in finding.summary
+    seen = make.check("unscaled-accumulation", make.process(steps | {"loss_is_mean": [True] * COUNT}))[2]
+    assert ("divided by anything. Each loss is a mean" in seen.summary, seen.confidence) == (True, "possible")
     adam = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "dtype": "float32"}]
     count = len(steps["backwards"])
     cut = steps | {"clips": [1] * count, "grad_norm": [0.5, 2.0] * (count // 2), "clip_max_norm": [1.0] * count}

@@ -49,7 +49,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
     if whole < limits["share"]:
         return Passed(f"{count} backwards per step, and the loss is divided")
-    return _finding(optimization, count, whole, not own, limits)
+    return _finding(optimization, count, whole, not own, seen_whole, limits)
 
 
 def _changed_by_hand(steps: Table) -> Mask:
@@ -59,7 +59,9 @@ def _changed_by_hand(steps: Table) -> Mask:
     return np.asarray((changes < 0) | (changes > known), dtype=bool)
 
 
-def _finding(optimization: Optimization, count: int, whole: float, by_framework: bool, limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, count: int, whole: float, by_framework: bool, means: bool, limits: Limits
+) -> Finding:
     begin = timing.step_at(optimization, 0)
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
@@ -75,7 +77,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     )
     computes = of_trainer.method(optimization) if by_framework else None
     fix, code = of_trainer.remedy(optimization, count)
-    mean = "Each loss is a mean over its batch:" if by_framework else "If each loss is a mean over its batch,"
+    mean = "Each loss is a mean over its batch:" if means else "If each loss is a mean over its batch,"
     logged = ", and so is the training loss that the Trainer logs" if computes else ""
     all_of_them = percent(whole) == percent(1.0)
     undivided = "no loss that was looked at was" if all_of_them else f"{percent(whole)} of the observed losses were not"
