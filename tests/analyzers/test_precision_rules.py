@@ -105,6 +105,17 @@ def test_autocast_that_is_applied(make) -> None:
     assert autocast(make, first, layers(["float32"] * 3))[0] == "passed", "a part of the run"
 
 
+def test_another_training_of_the_process_has_regions_of_its_own(make) -> None:
+    """A teacher is trained in float32 first, and has layers of the same names."""
+    steps = half(make, 2) | {"optimizer": [0] * 150 + [1] * (COUNT - 150), "autocast": [0] * 150 + [2] * (COUNT - 150)}
+    assert autocast(make, steps, layers(["float32"] * 3))[0] == "skipped"
+    later = [row | {"step": row["step"] + 200} for row in layers(["float32"] * 3)]
+    assert autocast(make, steps, later)[0] == "fired"
+    plain = steps | {"autocast": [2] * 150 + [0] * (COUNT - 150)}
+    calls = [{"step": step, "function": "mse_loss", "training": True, "autocast": 2, "site": 1} for step in range(12)]
+    assert autocast(make, plain, [], calls)[0] == "skipped"
+
+
 def test_products_that_no_layer_makes(make) -> None:
     def judge(wide: float, dtypes: list[str], work: float = 1e9, losses: int = 4) -> Any:
         graphs = [

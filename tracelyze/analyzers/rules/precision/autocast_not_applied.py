@@ -15,7 +15,6 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.throughput.uncast_products import Products
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CASTING = (1, 2)  # to float16, to bfloat16
@@ -26,7 +25,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The dtype that products put out under autocast; and regions that hold the loss alone."""
     optimization = process.longest
     on = np.isin(optimization.steps["autocast"], CASTING)
-    calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["autocast"] is not None]
+    calls = uncast_products.of_steps(process, process.tables["loss_calls"].records())
+    calls = [row for row in calls if row["training"] and row["autocast"] is not None]
     around = [row for row in calls if row["autocast"] in CASTING]
     if not on.any():
         if len(around) >= max(limits["calls"], limits["share"] * len(calls)):
@@ -34,8 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("no training forward ran under autocast", "not-applicable")
     if on.mean() < limits["share"]:
         return Passed("autocast is on in a part of the steps")
-    products = [row for row in process.tables["activations"].records() if row["inputs"] and row["outputs"]]
-    behind = uncast_products.behind_losses(process, products)
+    products = uncast_products.looked_at(process, on)
+    behind = uncast_products.behind_losses(process, on, products)
     enough = behind is not None and behind.losses >= limits["losses"]
     if len(products) < limits["looks"] and not enough:
         return Skipped("no linear layer or convolution was looked at")
@@ -75,7 +75,7 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
     )
 
 
-def _without_layers(optimization: Optimization, behind: Products, limits: Limits) -> Finding:
+def _without_layers(optimization: Optimization, behind: uncast_products.Products, limits: Limits) -> Finding:
     line = script_lines.only(optimization.process, "in-place-product")
     return Finding(
         rule=RULE.id,
