@@ -96,6 +96,25 @@ def test_a_loss_of_numbers_that_were_read_from_tensors_with_graphs(make) -> None
     assert (shown.severity, "only place" in shown.summary) == ("info", False), "values were read there as well"
 
 
+@pytest.mark.parametrize(("missed", "named"), [(400, True), (50, False)])  # the few may be an unused extra
+def test_reentrant_checkpointing_behind_frozen_layers(make, missed: int, named: bool) -> None:
+    line = "hidden = checkpoint(layer, hidden, use_reentrant=True)"
+    place = {"file": "a.py", "function": "forward", "line": 7, "source": line, "excerpt_line": 7, "excerpt": line}
+    freezes = {
+        "site": 5,
+        "role": "freeze",
+        "file": "a.py",
+        "line": 30,
+        "function": "f",
+        "source": "p.requires_grad = 0",
+    }
+    reach = {"reach": [CUT | {"missed_elements": missed}], "activations": RAN}
+    process = make.process(sites=[place | {"site": 4, "role": "checkpointing"}, freezes], more=reach)
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("line 7 checkpoints with use_reentrant=True" in finding.summary) == named
+    assert finding.fix_code.endswith("use_reentrant=False)") == named
+
+
 @pytest.mark.parametrize(
     ("names", "missed", "kinds", "severity"),
     [

@@ -1068,6 +1068,19 @@ END_OF_RUN: Final = (
     faulty("crash_inplace_sigmoid", "crash", exit_code=1, lines=("loss.backward()",)),
     faulty("crash_gan_step_between", "crash", exit_code=1, lines=("optimizer_d.step()",)),
     faulty(
+        "frozen_checkpointed",
+        "frozen-parameters",
+        lines=("hidden = checkpoint(self.block, number, hidden, use_reentrant=True)",),
+    ),
+    faulty("loss_of_read_numbers", "frozen-parameters", consequences=STUCK, lines=("chosen = torch.tensor(chosen)",)),
+    faulty(
+        "validation_losses_kept",
+        "memory-leak",
+        "eval-with-grad",
+        consequences=LEAKING,
+        lines=("curve.append(loss / 25)", "logits = model(x)"),
+    ),
+    faulty(
         "crash_frozen_checkpointed",
         "crash",
         exit_code=1,

@@ -52,6 +52,12 @@ def found(process: Process) -> Checkpointed | None:
     return Checkpointed(lines[0], own.dedented(text) if own is not None and text else "")
 
 
+def told(process: Process) -> tuple[str, str, str, Location] | None:
+    """What the line does, words and an example, and the line, for parameters that no backward reached."""
+    one = found(process)
+    return (f" {one.said}", one.fix, one.code, one.place) if one is not None else None
+
+
 def _is_reentrant(process: Process, line: Location) -> bool:
     own = own_statement.at(process, line)
     return _REENTRANT.search(" ".join((own.text if own is not None else line.source).split())) is not None

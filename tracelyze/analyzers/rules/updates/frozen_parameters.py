@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.crashes import checkpointed
 from tracelyze.analyzers.computed.gradients import zero_fronts
 from tracelyze.analyzers.computed.gradients.trainable import (
     frozen_in_vain,
@@ -77,13 +78,14 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     tensors, so that something cuts it off from the loss."""
     share = row["missed_elements"] / max(1, row["held_elements"])
     process = optimization.process
-    numbers = graphs.of_numbers(process) if ran else None
-    change = numbers[-1] if numbers else script_lines.cut(process) if ran else _made_at(process, row)
     least, source = limits.against("share")
+    behind = checkpointed.told(process) if ran and share >= least else None  # fewer may be unused extras
+    known = (ran and graphs.of_numbers(process)) or behind
+    change = known[-1] if known else script_lines.cut(process) if ran else _made_at(process, row)
     opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT) if ran else (USE, "")
-    opened, code = numbers[1:3] if numbers else (opened, code)
+    opened, code = known[1:3] if known else (opened, code)
     at = script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
-    severity: Severity = "warning" if ran and (share >= least or numbers) else "info"
+    severity: Severity = "warning" if ran and (share >= least or known) else "info"
     return Finding(
         rule=RULE.id,
         severity=severity,
@@ -96,7 +98,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
             + (
                 "Forward runs the modules that hold them, but nothing leads from them to the loss: the path is cut "
                 "(detach(), .data, .item(), numpy, no_grad, argmax), a head's loss is not added, or forward does not "
-                "use them." + (numbers[0] if numbers else at)
+                "use them." + (known[0] if known else at)
                 if ran
                 else "No sampled forward ran these layers: they belong to a branch that is not taken (such as an "
                 "expert without tokens), or to an unused part."
