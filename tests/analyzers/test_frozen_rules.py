@@ -185,6 +185,34 @@ def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more
 
 
 @pytest.mark.parametrize(
+    ("line", "function", "indent", "below"),
+    [
+        (55, "main", "    ", True),
+        (45, "main", "    ", False),  # above it: the optimizer was not given these
+        (55, "main", "        ", False),  # in a loop or a branch
+        (55, "wrapped", "    ", False),  # called from anywhere
+    ],
+)
+def test_layers_that_are_made_below_the_optimizer(make, line: int, function: str, indent: str, below: bool) -> None:
+    """As adapters that are put into a model whose parameters were sorted into groups before."""
+    site = {"role": "optimizer", "file": "a.py", "function": "main", "line": 50, "source": "opt = torch.optim.AdamW("}
+    sites = [
+        {"site": 4, **site, "excerpt": "    opt = torch.optim.AdamW(\n        [decay, plain])", "excerpt_line": 50}
+    ]
+    wrap = {"role": "module", "function": function, "line": line, "source": "net = get_peft_model(net, lora)"}
+    sites.append({"site": 9, **site, **wrap, "excerpt": f"{indent}{wrap['source']}", "excerpt_line": line})
+    modules = [{"model": 0, "module": name, "kind": "Linear", "made_at": 9} for name in ("", "q", "k")]
+    row = FREE | {"names": "q.lora_A.weight, k.lora_A.weight", "missed": 2, "shared_model": 2, "fed_by_trained": 0}
+    optimizer = {"optimizer": 0, "name": "AdamW", "made_at": 4, "parameters": 4, "groups": 2}
+    process = make.process(sites=sites, optimizers=[optimizer], more={"reach": [ALL, row], "modules": modules})
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("Line 55 makes their layers only after line 50 made the optimizer." in finding.summary) is below
+    assert ("# right below line 55;" in finding.fix_code) is below
+    assert finding.location.line == 50
+    assert ("opt.add_param_group" in finding.fix_code and "in net.parameters()" in finding.fix_code) is below
+
+
+@pytest.mark.parametrize(
     ("names", "said"),
     [
         ("0.weight, 0.bias, 1.weight, 1.bias, 2.weight and 3 more", "0.weight, 0.bias, 1.weight, 1.bias and 4 more"),

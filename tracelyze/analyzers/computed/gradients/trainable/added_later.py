@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
+_TARGET: Final = re.compile(r"(?P<name>(?:self\.)?\w+)(?:\.\w+)*\s*(?::[^=]+)?=(?!=)")
 _PARAMETRIZED: Final = ".parametrizations."  # in the names that torch.nn.utils.parametrize gives
 
 
@@ -47,6 +50,49 @@ class AddedLater(NamedTuple):
             f"Add all layers before line {self.optimizer.line} makes the optimizer, or give it those that come later. "
             "Set requires_grad_(False) on parameters that should stay fixed."
         )
+
+
+class AddedBelow(NamedTuple):
+    """The line that makes the layers, in the function that has made the optimizer above it."""
+
+    made_at: Location
+    optimizer: Location
+
+    @property
+    def said(self) -> str:
+        return f"Line {self.made_at.line} makes their layers only after line {self.optimizer.line} made the optimizer."
+
+    @property
+    def fix(self) -> str:
+        return (
+            f"Make the optimizer below line {self.made_at.line}, of what the model holds by then, or give it the new "
+            "parameters there. Set requires_grad_(False) on parameters that should stay fixed."
+        )
+
+    def with_names(self, code: str) -> str:
+        """An example about `model` and `optimizer`, with the names that these have in the two lines."""
+        for name, place in (("model", self.made_at), ("optimizer", self.optimizer)):
+            own = _TARGET.match(place.source)
+            code = re.sub(rf"\b{name}\.", f"{own['name']}.", code) if own else code
+        return code
+
+
+def below(optimization: Optimization, names: Sequence[str]) -> AddedBelow | None:
+    """Where one line makes all modules that have these tensors, below the optimizer, in the same function and no deeper
+    than it stands: what is made in a branch or a loop may be made at any time."""
+    process, optimizer = optimization.process, optimization.made_at
+    places = {process.module_location(name.rpartition(".")[0]) for name in names}
+    place = places.pop() if len(places) == 1 else None
+    if (
+        place is None
+        or optimizer is None
+        or place.file_function != optimizer.file_function
+        or place.line <= optimizer.line
+    ):
+        return None
+    lines = recorded_text.around(process, place) | recorded_text.around(process, optimizer)
+    depths = [recorded_text.indent_of(lines[one.line]) for one in (optimizer, place) if one.line in lines]
+    return AddedBelow(place, optimizer) if len(depths) == 2 and depths[0] == depths[1] else None
 
 
 def of(optimization: Optimization, names: Sequence[str]) -> AddedLater | None:

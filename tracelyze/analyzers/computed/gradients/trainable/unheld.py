@@ -32,10 +32,10 @@ _SCHEDULED: Final = (
     "# above the line that makes the scheduler, which keeps the groups that it finds (move it down, if need be):"
 )
 _BELOW: Final = (
-    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;"
+    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one"
 )
 _MADE_LATER: Final = (
-    f"{_BELOW}\n{_HELD}\n# if the layers are in a Python list, in __init__:\n# self.layers = nn.ModuleList(layers)"
+    f"{_BELOW};\n{_HELD}\n# if the layers are in a Python list, in __init__:\n# self.layers = nn.ModuleList(layers)"
 )
 _LIST: Final = re.compile(r"\bself\.\w+\s*(?::[^=]+)?=\s*[\[{]|\.append\(\s*(?:nn\.|torch\.nn\.|[A-Z]\w*\()")
 _RATE: Final = re.compile(r"""["']lr["']\s*:\s*(?P<rate>[\w.]+)\s*[,}]""")
@@ -177,23 +177,29 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
         return _Cause(later.said, later.fix, later.code or _ADDED, later.optimizer)
+    below = added_later.below(optimization, tensor_names.each(names)) if other is None and row["missed"] else None
+    if below is not None:
+        code = below.with_names(_with_rate(optimization, f"# right below line {below.made_at.line}"))
+        return _Cause(below.said, below.fix, code, below.optimizer)
     if tensor_names.is_nameless(names):
         return _Cause(why, FIX, _IN_LIST, other)
     if process.locations("unregistered") or recorded_text.matching(process, _LIST):
         return _Cause(why, FIX, _MADE_LATER, other)
-    code = f"{_BELOW}\n{_with_rate(optimization)}"
+    code = _with_rate(optimization, _BELOW)
     return _Cause(_USUALLY_REGISTERED if why == _USUALLY else why, FIX_WHOLE, code, other)
 
 
-def _with_rate(optimization: Optimization) -> str:
-    """The lines that add a group, with the rate that all groups have in the statement that makes the optimizer."""
+def _with_rate(optimization: Optimization, where: str) -> str:
+    """The lines that add a group, and where, with the rate that all groups have in the statement that makes the
+    optimizer; with a word about it where the groups may have several."""
     made = optimization.made_at
     lines = recorded_text.of_function(optimization.process, made) if made is not None else {}
     near = [line for at, line in sorted(lines.items()) if made is not None and 0 <= at - made.line < _STATEMENT]
     rates = {found["rate"] for line in near for found in _RATE.finditer(line)}
     if len(rates) != 1:
-        return _HELD
-    return _HELD.partition("\n")[2].replace("not in held]}", f'not in held], "lr": {rates.pop()}}}')
+        return f"{where};\n{_HELD}"
+    group = f'not in held], "lr": {rates.pop()}}}'
+    return f"{where}:\n{_HELD.partition(chr(10))[2].replace('not in held]}', group)}"
 
 
 def says_of(process: Process, missed: dict[str, Any], orphans: dict[str, Any] | None) -> bool:
