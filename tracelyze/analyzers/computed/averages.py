@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SELDOM: Final = 3  # updates written down over those measured; derived: an average may be updated every other step
 PART: Final = 10  # of a run; derived: an average of a tenth of it has left nearly all of the start behind
 NOT_CHANGED: Final = "The copy of the model that is evaluated has"
+HARM: Final = "the evaluated model, perhaps also the saved one, is not the trained one."
 SLOW: Final = ", or so slowly that it is"
 
 

@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed import averages, put_in
 from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.settings import hook_names
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number, percent, plural
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     Indices = npt.NDArray[np.intp]
     Level = copies_of_the_model.Standing | tuple[float, float] | None
-
-HARM = "the evaluated model, perhaps also the saved one, is not the trained one."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -99,22 +98,23 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
             count,
         ]  # fmt: skip
     fix, code = advice[2:] if advice else copies_of_the_model.remedy(process, average, bool(updated))
+    hook = None if updated or advice else hook_names.misspelt(process, average)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=title,
-        summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
-        fix=fix,
+        summary=f"Each evaluation looked at, {made}, and {seen} where it began: {averages.HARM}",
+        fix=hook.fix if hook else fix,
         fix_code=code,
-        diff=None if updated else copies_of_the_model.written_into(process, average),
+        diff=hook.diff if hook else None if updated else copies_of_the_model.written_into(process, average),
         first_step=first,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps",
                                        *limits.against("steps"))],
         # Its decay, or the share of the model in it, if it looks back on more steps than there were.
         setting=Setting((), (), ranges=((1 - 1 / max(last, 2), 0.9999999), (1e-9, 1 / max(last, 2)))),
-        location=average or validated or optimization.step_location,
+        location=(hook.place if hook else average) or validated or optimization.step_location,
         seen_at=validated,
         charts=pictures.loss(optimization, [Mark(float(first), "first evaluation of the copy")]),
         false_alarm="A copy kept as a baseline on purpose, in a run that never validates the model itself.",
