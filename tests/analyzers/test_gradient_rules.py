@@ -351,10 +351,33 @@ def test_a_clip_that_spreads_a_nan_tells_nothing_of_the_first(make) -> None:
         assert "sqrt at 0" in finding.summary
         assert ("stem.weight" in make.check("loss-nonfinite", process)[2].summary) is known
     later = steps | {"loss": [1.0] * COUNT, "grads_nonfinite": [0] * 9 + [8] * (COUNT - 9)}
-    later |= {"grad_norm": [1.0] * 9 + [float("nan")] * (COUNT - 9), "grad_norm_source": [2] * COUNT}
+    later |= {"grad_norm": [1e6] * 9 + [float("nan")] * (COUNT - 9), "grad_norm_source": [2] * COUNT}
     finding = make.check("nonfinite-gradients", make.process(later, events=[events[0] | {"step": 9}]))[2]
     assert "grown without bound, or one operation" in finding.summary
     assert "Between the loss and the parameters: sqrt at 0" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("norm", "changed", "text", "told"),
+    [
+        (1.5, {}, "sqrt at 0", True),
+        (1.5, {"clips": [1] * COUNT, "grad_norm_source": [2] * COUNT}, "sqrt at 0", True),  # as the clip saw them
+        (1.5, {"clips": [1] * COUNT, "grad_norm_source": [1] * COUNT}, "sqrt at 0", False),  # of what it left
+        (1e6, {}, "sqrt at 0", False),
+        (None, {}, "sqrt at 0", False),  # nobody looked
+        (1.5, {}, "", False),  # nothing in the graph can have made them
+    ],
+)
+def test_gradients_that_had_not_grown_are_not_said_to_have(make, norm, changed: dict, text: str, told: bool) -> None:
+    """Then the operation is left, and a clip, which makes every gradient NaN of one, is no remedy."""
+    steps = make.steps() | {"loss": [1.0] * COUNT, "grads_nonfinite": [0] * 9 + [8] * (COUNT - 9)} | changed
+    steps |= {"grad_norm": [norm] * 9 + [float("nan")] * (COUNT - 9)}
+    event = {"kind": "nonfinite-gradient", "name": "stem.weight", "step": 9, "time": 0.1, "text": text}
+    finding = make.check("nonfinite-gradients", make.process(steps, events=[event]))[2]
+    assert ("Their norm was 1.5 one step before. Between the loss and the parameters" in finding.summary) is told
+    assert ("grown without bound" in finding.summary) is not told
+    clipped = "clips" in changed
+    assert ("Clip gradients" in finding.fix) is (not told and not clipped)
 
 
 def test_nonfinite_gradients_is_silent(make) -> None:

@@ -74,6 +74,8 @@ def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: A
         (line_edits.kept_from_zero, (), "d = torch.sqrt(((a - b)).sum(1))", "d = torch.sqrt(((a - b)).sum(1) + 1e-8)"),
         (line_edits.kept_from_zero, (), "d = a.pow(2).sum(1).sqrt()", "d = a.pow(2).sum(1).add(1e-8).sqrt()"),
         (line_edits.kept_from_zero, (), "d = torch.sqrt(a) / b.sqrt()", None),
+        (line_edits.kept_from_zero, (), "s = q @ k.mT / math.sqrt(d)", None),
+        (line_edits.kept_from_zero, (), "s = q / np.sqrt(d)", None),
         (
             line_edits.logarithm_above_zero,
             (),

@@ -142,7 +142,7 @@ def kept_from_zero(process: Process, place: Location | None) -> Diff | None:
 
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls("sqrt"))
-        if call is None or not isinstance(call.func, ast.Attribute):
+        if call is None or not isinstance(call.func, ast.Attribute) or name_of(call.func.value) in ("math", "np"):
             return None
         if not is_function_of_torch(call.func):
             return line.with_parts({call: f"{line.operand(call.func.value)}.add(1e-8).sqrt()"})

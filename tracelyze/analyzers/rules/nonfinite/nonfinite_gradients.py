@@ -81,7 +81,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
         confidence="likely" if overflowed or unsure else "certain",
         title=not_finite.title(optimization, first, where),
         summary=not_finite.told(optimization, first, filtered, operation),
-        fix=fix + not_finite.remedy(optimization),
+        fix=fix + not_finite.remedy(optimization, first, operation),
         fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
-from tracelyze.analyzers.computed.optimization import prelude
+from tracelyze.analyzers.computed.optimization import clip_values, prelude
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.candidates import attended_rows
 from tracelyze.analyzers.evidence.loss import singular_gradients
@@ -16,6 +16,8 @@ from tracelyze.formatting import number
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
+USUAL: Final = 1e3
+"""Of a gradient norm: what grows without bound passes far above this before it leaves float32."""
 _SKIP: Final = " Skip steps whose gradients are not finite."
 _CLIP: Final = " Clip gradients between backward and step, and skip steps whose gradients are not finite."
 OVERFLOWED: Final = (
@@ -79,8 +81,10 @@ def told(optimization: Optimization, first: int, filtered: bool, operation: str)
         loss = " although the loss still was" if loss_is_known(optimization, first) else ""
         either = f"gradients were not finite{loss}, and no loss scaler skipped the step{_after(optimization, first)} "
         either += "Either" if loss else "The loss of that step is not known: it may have broken first, or else"
-    if not first and operation and not filtered and loss_is_known(optimization, first):
-        at_once = f"At step {begin:,} {either.removesuffix('Either')}"  # before any step that could have made them grow
+    if operation and not filtered and _at_once(optimization, first):
+        at_once = f"At step {begin:,} {either.removesuffix('Either')}"
+        if first:
+            at_once += f"Their norm was {number(float(optimization.steps['grad_norm'][first - 1]))} one step before. "
         if operation == attended_rows.MASKED:
             return f"{at_once}Perhaps {attended_rows.TOLD}{misplaced_clips.told(optimization)}"
         named = f"{singular_gradients.told(operation)}.{misplaced_clips.told(optimization)}"
@@ -99,6 +103,17 @@ def told(optimization: Optimization, first: int, filtered: bool, operation: str)
     )
 
 
+def _at_once(optimization: Optimization, first: int) -> bool:
+    """Whether nothing had grown before a step whose loss is known: it is the first one, or the norm right before was
+    that of a training which works, and not that of gradients which a clip had cut."""
+    if not loss_is_known(optimization, first):
+        return False
+    if not first:
+        return True
+    norm, source, clips = (optimization.steps[name][first - 1] for name in ("grad_norm", "grad_norm_source", "clips"))
+    return bool(norm < USUAL and (source == clip_values.RETURNED or not np.nan_to_num(clips)))
+
+
 def _after(optimization: Optimization, first: int) -> str:
     """Whether they went into the weights, by the losses that came after."""
     later = optimization.steps["loss"][first + 1 :][optimization.steps.known("loss")[first + 1 :]]
@@ -109,8 +124,10 @@ def _after(optimization: Optimization, first: int) -> str:
     )
 
 
-def remedy(optimization: Optimization) -> str:
-    """What to add to the remedy of the operation."""
+def remedy(optimization: Optimization, first: int, operation: str) -> str:
+    """What to add to the remedy of the operation. A clip bounds what grows: of a NaN it makes one of every gradient."""
     clips = optimization.steps["clips"]
     clipped = len(clips) and float((np.nan_to_num(clips) >= 1).mean()) > 1 / 2
-    return _SKIP if clipped and not misplaced_clips.seen(optimization) else _CLIP
+    if misplaced_clips.seen(optimization):
+        return _CLIP
+    return _SKIP if clipped or (operation and _at_once(optimization, first)) else _CLIP
