@@ -700,6 +700,39 @@ def test_train_in_eval_mode_says_what_is_known_of_how_it_came(make) -> None:
     assert (never.title, "validation" in never.fix) == ("The model trains in eval mode from the first step", False)
 
 
+@pytest.mark.parametrize(
+    ("fit", "evaluates", "model"),
+    [
+        ("trainer.fit(net, datamodule=data)", "describe", "net"),
+        ("trainer.fit(datamodule=data, model=self.net)", "describe", "self.net"),
+        ("trainer.fit(make(), data)", "describe", None),
+        ("trainer.fit(net, data)", "on_train_start", None),  # within fit(), which a call before it does not reach
+        ("fabric_loop(net, data)", "describe", None),
+    ],
+)
+def test_a_mode_that_fit_finds_is_switched_before_it(make, fit: str, evaluates: str, model: str | None) -> None:
+    """Lightning calls no train(), and a validation puts back what it found: the step is not the place."""
+    lines = ["def main():", "    trainer = Trainer(max_epochs=2)", f"    {fit}"]
+    calls = {"file": "t.py", "function": "main", "line": 90, "source": fit, "excerpt": "\n".join(lines)}
+    sites = [
+        {"site": 20 + at, "role": role, "excerpt_line": 88, **calls} for at, role in enumerate(("step", "backward"))
+    ]
+    text = "loss = F.cross_entropy(self(x), y)"
+    within = {"file": "t.py", "function": "training_step", "line": 40, "source": text}
+    within |= {"excerpt": f"        x, y = batch\n        {text}", "excerpt_line": 39}
+    sites += [{"site": 30 + at, "role": role, **within} for at, role in enumerate(("forward", "training-call"))]
+    sites += [
+        {"site": 40, "role": "eval-mode", "file": "t.py", "line": 70, "function": evaluates, "source": "net.eval()"}
+    ]
+    off = {"model_in_train": [False] * 400, "modules_in_train": [0] * 400}
+    finding = make.check("train-in-eval-mode", make.process(make.steps() | off, sites=sites))[2]
+    assert ("before fit()" in finding.fix) is (model is not None)
+    assert finding.location.line == (90 if model else 40)
+    if model:
+        assert finding.diff.added == [f"    {model}.train()"]
+        assert (finding.diff.line, finding.diff.removed) == (90, [])
+
+
 DISTILLED = """def distill(teacher, student, train, valid):
     opt = torch.optim.Adam(student.parameters())
     student.train()  # with dropout

@@ -10,7 +10,14 @@ from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import own_names
-from tracelyze.analyzers.evidence.modes import kept_too_late, pretrained_part, stretches, switched, teachers
+from tracelyze.analyzers.evidence.modes import (
+    found_by_fit,
+    kept_too_late,
+    pretrained_part,
+    stretches,
+    switched,
+    teachers,
+)
 from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -61,7 +68,7 @@ def _finding(
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
     model = own_names.model_at(process, forward) if forward else ""
-    once = mode_calls.once_before_epochs(process, forward) if flipped else None
+    once = mode_calls.once_before_epochs(process, forward) if flipped else found_by_fit.before(process, forward)
     line = switched.into_eval_mode(process)
     late = kept_too_late.below(process, line) if flipped else None
     if flipped:
