@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tracelyze.diagnosis import Exit
@@ -279,6 +280,41 @@ def test_a_scheduler_that_takes_several_steps_with_each_of_the_optimizer(make) -
     assert "only here" in judged(plain, 4, COUNT // 4, around="if accelerator.is_main_process:").fix_code
     for other in (judged(plain, 1, COUNT // 2), judged(plain, 4, COUNT // 2)):  # its length counts something else
         assert "with each step" not in other.summary
+
+
+@pytest.mark.parametrize(
+    ("line", "times", "changed", "fires"),
+    [
+        ("s = accelerator.prepare(cosine(opt, num_warmup_steps=10, num_training_steps=n))", 2, "", True),
+        ("s = accelerator.prepare(cosine(opt, num_warmup_steps=10, num_training_steps=n))", 1, "", False),
+        ("s = accelerator.prepare(cosine(opt, num_training_steps=n, num_cycles=1.0))", 2, "", False),  # on purpose
+        ("s = accelerator.prepare(cosine(opt, num_warmup_steps=10, num_training_steps=n))", 2, "leaps", False),
+        ("s = accelerator.prepare(cosine(opt, num_warmup_steps=10, num_training_steps=n))", 2, "early", False),
+        ("s = accelerator.prepare(cosine(opt, num_warmup_steps=10, num_training_steps=n))", 2, "to a tenth", False),
+    ],
+)
+def test_a_cosine_that_is_gone_through_twice_climbs_again(
+    make, line: str, times: int, changed: str, fires: bool
+) -> None:
+    """A scheduler that Accelerate prepared takes a step for each process, and zero comes in the middle."""
+    half = COUNT // 5 if changed == "early" else COUNT // 2
+    falls = [0.005 * (1 + np.cos(np.pi * at / half)) for at in range(half)]
+    climbs = [0.01] * (COUNT - half) if changed == "leaps" else falls[::-1]
+    rate = [*falls, *climbs, *[0.01] * COUNT][:COUNT]
+    rate = [max(one, 0.001) for one in rate] if changed == "to a tenth" else rate
+    sites = [
+        {"site": 3, "role": "scheduler", "file": "train.py", "line": 28, "function": "main", "source": line},
+        {"site": 1, "role": "schedule", "file": "train.py", "line": 40, "function": "main", "source": "s.step()"},
+    ]
+    row = scheduler("LambdaLR", steps=times * COUNT, site=1, made_at=3)
+    process = make.process(make.steps() | {"lr": rate}, sites=sites, facts={"world_size": 2}, more={"schedules": [row]})
+    status, _, finding = make.check("learning-rate-schedule", process)
+    assert (status == "fired") is fires
+    if fires:
+        assert (finding.confidence, finding.location.line, finding.cost) == ("likely", 28, None)
+        assert finding.title.endswith("by step 200 of 400 and climbs again") or "by step 201" in finding.title
+        assert "takes 2 steps with each step of the optimizer" in finding.summary
+        assert "num_training_steps=n * accelerator.num_processes)" in finding.fix_code
 
 
 def test_a_factor_of_zero_is_what_sets_the_rate_to_zero(make) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules import findings, leaps, mismatches, schedulers, zero_rates
+from tracelyze.analyzers.computed.schedules import climbs_again, findings, leaps, mismatches, schedulers, zero_rates
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.formatting import number
 
@@ -31,6 +31,9 @@ def _check(optimization: Optimization, known: list[Row], limits: Limits) -> OneO
     zero = zero_rates.finding(optimization, scheduler, RULE.id, limits)
     if zero is not None:
         return zero
+    climbs = climbs_again.finding(optimization, scheduler, RULE.id, limits)
+    if climbs is not None:
+        return climbs
     stranger = mismatches.of_another_optimizer(optimization, known, limits)
     if stranger is not None:
         return findings.of_mismatch(optimization, stranger, RULE.id)
