@@ -509,6 +509,15 @@ def test_the_loss_of_a_validation_is_not_where_a_training_broke(make, evaluates:
     assert finding.location.line == (22 if evaluates else 17)
 
 
+def prepared_by(
+    sites: list[dict[str, Any]], name: str, call: str = "train", role: str = "data"
+) -> list[dict[str, Any]]:
+    """A line in a function, which another line calls: by default the one that makes the data."""
+    source = f"{call} = {name}(x)"
+    called = {"site": 8, "role": role, "file": "train.py", "line": 40, "function": "main", "source": source}
+    return [sites[0] | {"function": name}, called | {"excerpt": f"    {source}", "excerpt_line": 40}]
+
+
 LOGGED = """def prepared(kwh):
     # {before}
     {line}
@@ -530,7 +539,7 @@ LOGGED = """def prepared(kwh):
 )
 def test_minus_infinity_in_a_batch_comes_out_of_a_logarithm(make, line: str, least: float, code: str) -> None:
     rows = [batch(index, nonfinite=index == 100, min=least if index == 100 else 0.0, max=3.0) for index in (96, 100)]
-    sites = sites_of(LOGGED.format(before="", line=line), singular=line)
+    sites = prepared_by(sites_of(LOGGED.format(before="", line=line), singular=line), "prepared")
     loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
     own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
     read = own | {"site": 3, "role": "dataset", "line": 60, "function": "__getitem__", "source": "return self.x[i]"}
@@ -541,6 +550,20 @@ def test_minus_infinity_in_a_batch_comes_out_of_a_logarithm(make, line: str, lea
     assert finding.fix_code.endswith(code or "x, y = x[good], y[good]")
     assert ("# right below line 30" in finding.fix_code) == (not code)
     assert ("All that is not finite in it is minus infinity" in finding.summary) == bool(code)
+
+
+@pytest.mark.parametrize("called", [{}, {"call": "loss", "role": "loss"}, {"call": "z", "role": "training-call"}, None])
+def test_a_spread_or_a_logarithm_in_what_a_step_calls_prepares_no_batch(make, called: dict[str, str] | None) -> None:
+    """As a loss that scales its vectors does. Of a function that nothing calls it is not known."""
+    rows = [batch(100, nonfinite=True, min=math.nan)]
+    line = "z / z.norm(dim=1, keepdim=True)"
+    sites = sites_of(SPREAD.format(std="z", line=line), singular=line)
+    sites = [sites[0] | {"function": "contrast"}] if called is None else prepared_by(sites, "contrast", **called)
+    own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
+    read = own | {"site": 3, "role": "dataset", "line": 60, "function": "__getitem__", "source": "return self.x[i]"}
+    loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
+    process = make.process(broken_at(make, 100), sites=[*sites, own, read], loaders=[loader], more={"batches": rows})
+    assert make.check("nonfinite-input", process)[2].location.line == (3 if called == {} else 60)
 
 
 def test_the_logarithm_of_a_model_or_of_the_loop_prepares_no_batch(make) -> None:
@@ -581,7 +604,7 @@ SPREAD = """def standardised(x):
 )
 def test_a_few_samples_that_are_nan_were_divided_by_a_spread_of_their_own(make, std: str, line: str, said: str) -> None:
     rows = [batch(index, nonfinite=index == 100, min=math.nan if index == 100 else 0.0) for index in (96, 100)]
-    sites = sites_of(SPREAD.format(std=std, line=line), **{"singular-array": line})
+    sites = prepared_by(sites_of(SPREAD.format(std=std, line=line), **{"singular-array": line}), "standardised")
     loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
     own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
     read = own | {"site": 3, "role": "dataset", "line": 60, "function": "__getitem__", "source": "return self.x[i]"}

@@ -42,7 +42,10 @@ _MEASURES: Final = (
 )
 _LOGARITHMS: Final = ("log", "log2", "log10")
 _ROOTS: Final = re.compile(r"\b(?:log(?:2|10|1p)?|sqrt|rsqrt|pow|acos|arccos)\s*\(|\*\*")
-_OF_MODULE: Final = re.compile(r"class \w+\(.*Module\b")
+_MODULE: Final = re.compile(r"class \w+\(.*Module\b")
+_OF_MODEL: Final = re.compile(r"\b(?:Parameter|register_buffer)\s*\(")
+_SAMPLES: Final = ("dataset", "collate", "sample", "batch-sample")  # roles of lines in what makes samples and batches
+_STEPS: Final = ("backward", "training-call", "evaluation", "loss", "forward")
 _OF_ZERO: Final = (
     "Line {0.line} takes the {1} of {2}, which is minus infinity where that is 0. Bound it from below by the least "
     "value above 0 that your data can have{3}."
@@ -170,15 +173,29 @@ def spread(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
 
 
 def _is_elsewhere(process: Process, place: Location) -> bool:
-    """Whether a line prepares no data: it evaluates, reports, or is part of a model, the loop or what that calls."""
-    loop = process.location("loop")
+    """Whether a line is not known to prepare data: it evaluates, reports, is part of a model, of the loop or of what a
+    step calls, as a loss is; or nothing shows who calls its function."""
     text = recorded_text.of_file(process, place.file)
     heads = [at for at in sorted(text) if at < place.line and text[at][:1].strip()]
-    if place.function == "forward" or _REPORTS.match(place.source) or (heads and _OF_MODULE.match(text[heads[-1]])):
+    if _REPORTS.match(place.source) or _OF_MODEL.search(place.source) or (heads and _MODULE.match(text[heads[-1]])):
         return True
+    if place.function in ("__init__", script_lines.MODULE) or place.file_function in process.functions(*_SAMPLES):
+        return _is_of_steps(process, place)
+    called = re.compile(rf"(?<!\w){re.escape(place.function)}\s*\(")
+    calls = [one for one in recorded_text.matching(process, called) if not _DEFINES.match(one.source)]
+    above = _is_of_steps(process, place)
+    loop = process.location("loop")
+    if loop is not None and place.file_function == loop.file_function:
+        return above
+    return above or not calls or any(_is_of_steps(process, one) for one in calls)
+
+
+def _is_of_steps(process: Process, place: Location) -> bool:
+    """Whether a line runs in a step or an evaluation, as far as its function tells; above its loop it does not."""
+    loop = process.location("loop")
     if loop is not None and place.file_function == loop.file_function:
         return place.line >= loop.line
-    return place.file_function in process.functions("backward", "training-call", "evaluation")
+    return place.function == "forward" or place.file_function in process.functions(*_STEPS)
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
