@@ -391,6 +391,45 @@ def test_a_split_of_what_the_copies_are_made_of(make, copies: str, code: str) ->
     assert split_copies._split_first(process, place, split_copies._made_above(process, place)) == shown
 
 
+@pytest.mark.parametrize("split", ["a, c, b, d = train_test_split(x, y)", "a, c, b, d = divide(x, y)"])
+def test_a_split_of_several_names_side_by_side(make, split: str) -> None:
+    """What train_test_split gives first of each is the training part; of another function that is not known."""
+    site = {"site": 5, "role": "split", "file": "t.py", "line": 12, "function": "load", "source": split}
+    site |= {"excerpt": f"def load():\n    x, y = oversample(x, y)\n    {split}", "excerpt_line": 10}
+    process = make.process(sites=[site])
+    place = process.site(5)
+    shown = f"{split}\na, b = oversample(a, b)  # these alone" if "train_test" in split else ""
+    assert split_copies._split_first(process, place, split_copies._made_above(process, place)) == shown
+
+
+@pytest.mark.parametrize(
+    ("copies", "split", "code"),
+    [
+        ("x, y = oversample(x, y, rng)", "(a, b), (c, d) = split(x, y, 0.25)", "a, b = oversample(a, b, rng)"),
+        ("x, y = oversample(x, y)", "a, c, b, d = split(x, y)", ""),  # in which order is not known
+        ("x, y = oversample(x, y)", "(a, b), (c, d) = split(data)", ""),
+        ("x = oversample(x)", "train, val = split(x, rng)", "train = oversample(train)"),
+        ("x, y = fetch(x, y)", "(a, b), (c, d) = split(x, y, 0.25)", None),
+    ],
+)
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_split_in_a_function_of_its_own(make, copies: str, split: str, code: str | None, calls: int) -> None:
+    """The copies are made above the line that calls it, if there is one alone."""
+    own = {"site": 5, "role": "split", "file": "t.py", "line": 3, "function": "split"}
+    own |= {"source": "order = rng.permutation(len(y))"}
+    excerpt = f"    {copies}\n    {split}"
+    call = {"role": "split-call", "file": "t.py", "function": "main", "line": 12, "source": split}
+    sites = [own, {"site": 6, **call, "excerpt": excerpt, "excerpt_line": 11}]
+    sites += [{"site": 7, **call, "function": "test", "line": 30}] * (calls - 1)
+    process = make.process(sites=sites)
+    place = process.site(5)
+    found = split_copies._made_above(process, place)
+    assert (found.line if found is not None else None) == (11 if code is not None and calls == 1 else None)
+    if found is not None:
+        shown = split_copies._split_first(process, split_copies._beside(process, place, found), found)
+        assert shown == (f"{split}\n{code}  # these alone" if code else "")
+
+
 SPLITTING = """\
 def load_split(data, part):
     parts = data.train_test_split(test_size=0.2)

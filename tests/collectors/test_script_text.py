@@ -67,9 +67,15 @@ def batches(x):
     for start in range(0, len(x), 8):  # batches
         yield x[start : start + 8]
 
+def split(x):
+    order = torch.randperm(len(x))  # split
+    return x[order[:160]], x[order[160:]]
+
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-for batch in batches(torch.randn(160, 4)):  # loop
+train, held = split(torch.randn(200, 4))  # split-call
+_ = held.split(8), torch.split(held, 8)
+for batch in batches(train):  # loop
     loss = likelihood(model(batch))
     optimizer.zero_grad()
     loss.backward()
@@ -81,7 +87,7 @@ def test_lines_of_a_training_are_recorded(collect: Collect, tmp_path: Path) -> N
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
     (process,) = collect(sys.executable, str(script)).run.processes
-    roles = ("cut", "singular", "batches", "loop")
+    roles = ("cut", "singular", "batches", "loop", "split", "split-call")
     found = {(role, one.line) for role in roles for one in process.locations(role)}
     expected = {
         (text.rpartition("# ")[2], number)

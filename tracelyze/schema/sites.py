@@ -135,6 +135,7 @@ WRITTEN: Final = {
     "stream-loop": "begins the only outermost loop of a stream, by which it yields its samples",
     "batch-sample": "makes a batch the numbers that the model is given, in a generator or a function that it calls",
     "split": "splits data, or permutes indices",
+    "split-call": "calls a function of the script that does so",
     "shuffle": "shuffles in place",
     "entropy": "takes an entropy",
     "draw": "draws integers",

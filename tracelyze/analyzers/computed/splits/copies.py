@@ -18,6 +18,7 @@ from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.splits.overlap import Overlap
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Finding
 
@@ -45,7 +46,7 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
             "copies before the split. On these, validation measures memorisation, so its numbers are too good."
         ),
         fix="Split first, and copy or oversample the training part alone.",
-        fix_code=_split_first(process, finding.location, copied) or finding.fix_code,
+        fix_code=_split_first(process, _beside(process, finding.location, copied), copied) or finding.fix_code,
         diff=None,
         evidence=[
             replace(one, value=found.hits / found.looked) if one.name == "share trained on" else one
@@ -61,21 +62,46 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
 def repeated_above(process: Process, split: Location | None) -> bool:
     """Whether the only line above the split that gives data to a function and takes them back calls one that draws some
     of them again: fewer equal samples then tell that there are copies."""
-    return len([one for one in _above(process, split) if _gives_back(one) in _repeating(process)]) == 1
+    return len(_drawn_again(process, split) or _drawn_again(process, _called_at(process, split))) == 1
 
 
 def _made_above(process: Process, split: Location | None) -> Location | None:
     """The only line above the split, in its function, that assigns what a function named after copies returns; else the
-    only one that gives data to a function of the script which draws some of them again, and takes them back."""
-    above, repeating = _above(process, split), _repeating(process)
-    named = [one for one in above if _COPIES.search(one.source.split("#")[0])]
-    return script_lines.only_of(named or [one for one in above if _gives_back(one) in repeating])
+    only one that gives data to a function of the script which draws some of them again, and takes them back. Where the
+    split stands in a function of its own, it may be a line above the call of that."""
+    for place in (split, _called_at(process, split)):
+        named = [one for one in _above(process, place) if _COPIES.search(one.source.split("#")[0])]
+        if found := named or _drawn_again(process, place):
+            return script_lines.only_of(found)
+    return None
+
+
+def _drawn_again(process: Process, split: Location | None) -> list[Location]:
+    """The lines above the split that give data to a function which draws some of them again, and take them back."""
+    repeating = _repeating(process)
+    return [one for one in _above(process, split) if _gives_back(one) in repeating]
+
+
+def _called_at(process: Process, split: Location | None) -> Location | None:
+    """The only line that calls the function in which the split stands."""
+    name = split.function if split is not None and split.function.isidentifier() else ""
+    calls = re.compile(rf"(?<![\w.]){name}\s*\(")
+    places = [one for one in process.locations("split-call") if split is not None and one.file == split.file]
+    return script_lines.only_of([one for one in places if name and one.function != name and calls.search(one.source)])
+
+
+def _beside(process: Process, split: Location | None, copied: Location | None) -> Location | None:
+    """The split, or the call of its function, in the function that makes the copies."""
+    apart = split is not None and copied is not None and split.file_function != copied.file_function
+    return _called_at(process, split) if apart else split
 
 
 def _split_first(process: Process, split: Location | None, copied: Location | None) -> str:
     """The script's own split into two parts, of what the call that copies is given, and that call below it for one of
     them; empty where the call is given more, or gives back anything but what is split."""
     own, given = own_statement.at(process, split), copied and _given(copied)
+    if own is not None and copied is not None and not given:
+        return _all_first(own, copied)
     made = own.parsed.statement if own is not None else None
     parts = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
     train = parts.elts[0] if isinstance(parts, ast.Tuple) and len(parts.elts) == _PARTS else None
@@ -88,6 +114,29 @@ def _split_first(process: Process, split: Location | None, copied: Location | No
     called = copied.source.split("#")[0].rstrip().partition("=")[2]
     again = f"{train.id} ={_is(before).sub(train.id, called)}  # these alone"
     return own.dedented(f"{targets}={_is(target).sub(before, divides)}") + f"\n{again}"
+
+
+def _all_first(own: OwnStatement, copied: Location) -> str:
+    """The same where the call that copies is given several names and gives all of them back: the split divides each,
+    into one pair of tuples, or side by side as train_test_split does."""
+    parsed, made = parsed_line.of(copied), own.parsed.statement
+    again = parsed.statement if parsed is not None and _gives_back(copied) else None
+    names = again.targets[0] if isinstance(again, ast.Assign) else None
+    parts = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+    if not isinstance(names, ast.Tuple) or not isinstance(parts, ast.Tuple):
+        return ""
+    targets, (first, flat) = [ast.unparse(one) for one in names.elts], (parts.elts[0], parts.elts[::_PARTS])
+    whole = len(parts.elts) == _PARTS and isinstance(first, ast.Tuple)
+    train = first.elts if whole and isinstance(first, ast.Tuple) else flat if own.only_call("train_test_split") else []
+    divides = own.text.partition("=")[2]
+    if len(train) != len(targets) or not all(isinstance(one, ast.Name) for one in train):
+        return ""
+    if not all(_is(name).search(divides) for name in targets):
+        return ""
+    line = copied.source.split("#")[0].rstrip()
+    for name, part in zip(targets, train, strict=True):
+        line = _is(name).sub(ast.unparse(part), line)
+    return f"{own.dedented(own.text)}\n{line}  # these alone"
 
 
 def _is(name: str) -> re.Pattern[str]:

@@ -118,8 +118,8 @@ def _cut(optimization: Optimization, bad: Mask, partly: bool) -> str:
     meant = float(np.median(np.fmin(1, limit * scale / norm)))
     own, bound = number(float(np.median(norm / scale))), number(float(np.median(limit)))
     return (
-        f"Unscaled, their norm is {own} and max_norm {bound}: the clip would leave "
-        f"{'all' if meant == 1 else number(meant)} of them; it left {number(left)} (medians)."
+        f"In the median step their norm is {own} when unscaled, and max_norm {bound}: the clip should have left "
+        f"{'them as they are' if meant == 1 else f'{number(meant)} of them'}, but left {number(left)} of them."
     )
 
 

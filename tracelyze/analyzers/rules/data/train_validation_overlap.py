@@ -84,7 +84,7 @@ def _worst(
         return clean or Skipped(unknown)
     found, first, _ = judged[index]
     finding = found_overlap.finding(process, RULE.id, loaders[index], found, first, limits)
-    repeated = found.doubled >= limits["share"] and copies.repeated_above(process, finding.location)
+    repeated = found.doubled > 0 and copies.repeated_above(process, finding.location)
     several = repeated or found.doubled >= limits["copies"] or found.evenness >= limits["even"]
     return [copies.told(finding, found, process) if several else finding]
 

@@ -14,7 +14,8 @@ from types import CodeType
 from typing import Final
 
 METHODS: Final = ("LOAD_METHOD", "LOAD_ATTR")
-FUNCTIONS: Final = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
+GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME")
+FUNCTIONS: Final = (*METHODS, *GLOBALS)
 TAKES: Final = (*FUNCTIONS, "LOAD_DEREF")
 LONGEST: Final = 400_000  # bytes of bytecode: a script of some 20,000 lines
 KEPT: Final = 20_000  # bytes of bytecode whose instructions are kept, some 5 MB: a function of 1,000 lines

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, GLOBALS, METHODS, by_line
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
@@ -21,6 +21,11 @@ def methods(code: CodeType, name: str) -> list[int]:
 def functions(code: CodeType, name: str) -> list[int]:
     """The lines that take a function of this name, of a module or by itself."""
     return _lines(code, name, FUNCTIONS)
+
+
+def by_itself(code: CodeType, name: str) -> list[int]:
+    """The lines that take a function of this name by itself, of no module and no object."""
+    return _lines(code, name, GLOBALS)
 
 
 def softmaxes_of_attention(code: CodeType) -> list[int]:

@@ -65,7 +65,9 @@ class ScriptLines(Signal):
         self._attending: set[str] = set()  # attributes of the script's own modules that hold torch's attention
         self._texts: dict[str, script_text.Text] = {}  # by file
         self._files: set[str] = set()  # in which the models' classes stand
-        self._named: dict[int, CodeType] = {}  # functions that were read for names, by identity
+        self._named: dict[
+            int, tuple[CodeType, bool]
+        ] = {}  # functions that were read for names; whether they split data
         self._divides: dict[int, CodeType] = {}  # and those that were for divisions, logarithms and roots
         self._state = 0, False  # lines of the script that were known at the last look, and what was looked for
         self._read: dict[int, CodeType] = {}  # functions, by identity: hashing one hashes its constants
@@ -162,17 +164,22 @@ class ScriptLines(Signal):
             rewarding = rewarding.union(*map(reward_calls.functions, functions))
         for code in functions:
             if id(code) not in self._named:
-                self._named[id(code)] = code
-                self._note_named(code, datasets, rewarding)
+                self._named[id(code)] = code, False
+                self._named[id(code)] = code, self._note_named(code, datasets, rewarding)
             if divisions and id(code) not in self._divides:
                 self._divides[id(code)] = code
                 for line in singular.singular(code)[:MAX_SITES]:
                     sites.at("singular", code, line)
                 for line in arrays.singular(code)[:MAX_SITES]:
                     sites.at("singular-array", code, line)
+        splitting = [one for one, splits in list(self._named.values()) if splits][:MAX_SITES]
+        for code, one in itertools.product(functions, splitting):
+            calls = named_calls.by_itself(code, one.co_name) if code.co_filename == one.co_filename else []
+            for line in calls[:MAX_SITES]:
+                sites.at("split-call", code, line)
 
-    def _note_named(self, code: CodeType, datasets: frozenset[str], rewarding: set[str]) -> None:
-        """Lines of a function that do something by a name."""
+    def _note_named(self, code: CodeType, datasets: frozenset[str], rewarding: set[str]) -> bool:
+        """Lines of a function that do something by a name; whether it splits data."""
         sites = self.program.sites
         if roles.REWARDS.search(code.co_name) or code.co_name in rewarding:
             sites.at("reward", code, code.co_firstlineno)
@@ -182,7 +189,8 @@ class ScriptLines(Signal):
                 sites.at("reward-rounded", code, line)
             for line in rounding.searches(code)[:MAX_SITES]:
                 sites.at("reward-searched", code, line)
-        for role, line in roles.lines(code, datasets)[:MAX_SITES]:
+        known = roles.lines(code, datasets)[:MAX_SITES]
+        for role, line in known:
             sites.at(role, code, line)
         for role, line in [*best_models.bests(code), *best_models.waits(code), *dropped.lines(code)][:MAX_SITES]:
             sites.at(role, code, line)
@@ -211,6 +219,7 @@ class ScriptLines(Signal):
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
+        return code.co_name.isidentifier() and any(role == "split" for role, _ in known)
 
     def _read_forwards(self) -> None:
         kinds, self._kinds = self._kinds, []
