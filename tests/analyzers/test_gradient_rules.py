@@ -591,6 +591,20 @@ def test_what_is_said_of_gradients_that_are_not_finite(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("recorded", "kept"),
+    [
+        ("sqrt at 0, reciprocal of 0", "sqrt at 0"),
+        ("division by 0, a power below 1 at 0", "a power below 1 at 0"),
+        ("rsqrt at 0, log at 0 in a branch that where() hides", "log at 0 in a branch that where() hides"),
+        ("division by 0, log at 0", "division by 0, log at 0"),  # which may be multiplied by 0
+        ("", ""),
+    ],
+)
+def test_operations_whose_values_are_finite_come_before_others(recorded: str, kept: str) -> None:
+    assert singular_gradients.beside_a_finite_loss(recorded) == kept
+
+
+@pytest.mark.parametrize(
     ("recorded", "told"),
     [
         ("sqrt at 0 in a branch that where() hides, sqrt at 0", "sqrt at 0 in a branch of where() and outside of it"),

@@ -38,6 +38,7 @@ _CODE: Final = {
     "logit": "score = torch.logit(p, eps=1e-6)",
     "erfinv": "deviate = torch.erfinv(u.clamp(-1 + 1e-6, 1 - 1e-6))",
 }
+_FINITE: Final = ("sqrt at ", "a power ", "acos at ", "asin at ", "acosh at ")
 _LOGARITHMS: Final = ("log", "log2", "log10")
 
 
@@ -59,6 +60,14 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
     example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]
     code = "\n".join(line.strip() for line in diff.added) if diff else example
     return _FIX + _BRANCH * (HIDDEN in operation), code, diff
+
+
+def beside_a_finite_loss(operations: str) -> str:
+    """Of these operations those whose values are finite where their derivatives are not, if there are any: of the
+    others, as a division by 0, the loss would hardly have stayed a number."""
+    named = [one for one in operations.split(", ") if one]
+    finite = [one for one in named if one.startswith(_FINITE) or HIDDEN in one or one == attended_rows.MASKED]
+    return ", ".join(finite or named)
 
 
 @dataclass(frozen=True)
