@@ -338,6 +338,30 @@ def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str
 
 
 @pytest.mark.parametrize(
+    ("above", "line", "example"),
+    [
+        (["error = load - load.mean()"], "bias.add_(rate * error / load.mean())", "bias.sub_(rate * error / load.mean())"),
+        (["error = load.mean() - load"], "bias -= rate * error.sign()", "bias += rate * error.sign()"),
+        (["error = load.mean() - load"], "bias.add_(rate * error)", None),  # as it is to be
+        (["error = load - load.mean()"], "bias += rate * -error", None),
+        (["error = load - load.mean()", "error = -error"], "bias += rate * error", None),
+        (["error = load - load.mean()", "error *= -1"], "bias += rate * error", None),
+        (["scale, error = 1, load - load.mean()"], "bias += rate * error", None),
+        (["error = scores - scores.mean()"], "bias += rate * error", None),  # of what is not told
+        (["if late:", "    error = load - load.mean()"], "bias += rate * error", None),  # or of what it was before
+    ],
+)
+def test_what_a_bias_is_moved_by_may_have_a_name(make: Any, above: list[str], line: str, example: str | None) -> None:
+    lines = ["def rebalance(self):", *(f"    {one}" for one in [*above, line])]
+    place = {"file": "t.py", "line": len(lines), "function": "rebalance", "source": line}
+    sites = [{"site": 70, "role": "balance", "excerpt": "\n".join(lines), "excerpt_line": 1, **place}]
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites))[2]
+    assert (finding.location is not None and finding.location.line == len(lines)) == (example is not None)
+    assert example is None or finding.fix_code == example
+
+
+@pytest.mark.parametrize(
     ("lines", "argv", "named"),
     [
         (["balance_weight: float = 0.0"], [], True),

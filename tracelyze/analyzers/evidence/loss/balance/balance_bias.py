@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.loss.balance.balance_term import Mistake
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 _LOAD: Final = re.compile(r"load|count|usage|used|freq|frac|tokens|share|hist", re.IGNORECASE)
 _EVEN: Final = re.compile(r"mean|avg|average|target|ideal|expected|even|uniform|1(?:\.0*)?\s*/", re.IGNORECASE)
@@ -21,7 +23,7 @@ _TURNED: Final = {"+=": "-=", "-=": "+=", ".add_(": ".sub_(", ".sub_(": ".add_("
 
 def raised(process: Process) -> Mistake | None:
     """The only such line: it adds what an expert gets above an even share, or subtracts what it lacks."""
-    found = {one: line for one in process.locations("balance") if (line := _turned(one.source))}
+    found = {one: line for one in process.locations("balance") if (line := _turned(process, one))}
     place = script_lines.only_of(list(found))
     if place is None:
         return None
@@ -33,17 +35,46 @@ def raised(process: Process) -> Mistake | None:
     return Mistake(place, fix, found[place])
 
 
-def _turned(line: str) -> str:
+def _turned(process: Process, place: Location) -> str:
     """The line with the other sign, if it raises what is chosen most; empty if not."""
-    parsed = parsed_line.parse(line.partition("#")[0].strip())
+    parsed = parsed_line.parse(place.source.partition("#")[0].strip())
     moved = _moved(parsed) if parsed is not None else None
     if parsed is None or moved is None:
         return ""
-    sign, by, place = moved
-    surplus = _surplus(parsed, by)
+    sign, _, at = moved
+    surplus = _surplus(*_told(process, place, parsed, moved[1]))
     raises = surplus is not None and surplus == (sign in ("+=", "+", ".add_("))
-    before, after = parsed.text[:place], parsed.text[place:]
+    before, after = parsed.text[:at], parsed.text[at:]
     return before + after.replace(sign, _TURNED[sign], 1) if raises else ""
+
+
+def _told(process: Process, place: Location, parsed: ParsedLine, by: ast.expr) -> tuple[ParsedLine, ast.expr]:
+    """By what the line moves the bias, with the only name in it that a line above gives a difference written out."""
+    written = {}
+    for one in ast.walk(by):
+        difference = _difference(process, place, one.id) if isinstance(one, ast.Name) else ""
+        if difference:
+            written[one] = f"({difference})"
+    whole = parsed_line.parse(parsed.with_parts(written)) if len(written) == 1 else None
+    moved = _moved(whole) if whole is not None else None
+    return (whole, moved[1]) if whole is not None and moved is not None else (parsed, by)
+
+
+def _difference(process: Process, place: Location, name: str) -> str:
+    """What the only assignment of a name in the recorded lines of the function gives it, right above in the same block,
+    if that takes a difference; else empty."""
+    lines = recorded_text.of_function(process, place)
+    binds = re.compile(rf"[^=(]*\b{name}\b[^=(]*=(?!=)|.*\b{name}\b\s*:=")
+    bound = [at for at, line in lines.items() if binds.match(line)]
+    beside = recorded_text.indent_of(lines.get(place.line, ""))
+    if len(bound) != 1 or bound[0] >= place.line or recorded_text.indent_of(lines[bound[0]]) != beside:
+        return ""
+    own = own_statement.at(process, replace(place, line=bound[0], source=lines[bound[0]].strip()))
+    said = own.parsed.statement if own is not None else None
+    if own is None or not isinstance(said, ast.Assign) or not isinstance(said.targets[0], ast.Name):
+        return ""
+    takes = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in ast.walk(said.value))
+    return own.parsed.text_of(said.value) if takes else ""
 
 
 def _moved(parsed: ParsedLine) -> tuple[str, ast.expr, int] | None:
