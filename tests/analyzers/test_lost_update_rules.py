@@ -71,6 +71,12 @@ def test_a_parameter_that_no_step_changes(make) -> None:
     assert finding.cost is None, "the other one learns"
     whole = make.check("updates-not-applied", make.process(more={"parameters": looks(1.0, **STILL)}))[2]
     assert whole.cost.share == 1.0
+    steps = make.steps(200)
+    steps = {name: np.repeat(np.asarray(values), 2) for name, values in steps.items()} | {"optimizer": [0, 1] * 200}
+    optimizers = [{"optimizer": 0, "name": "Muon"}, {"optimizer": 1, "name": "AdamW"}]
+    more = {"parameters": looks(1.0, **STILL), "optimizers": optimizers}
+    beside = make.check("updates-not-applied", make.process(steps, more=more))[2]
+    assert beside.cost is None, "what another optimizer steps beside it learns"
 
 
 def test_a_parameter_that_no_step_with_a_closure_changes(make) -> None:

@@ -112,8 +112,8 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
             else Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
-        if len(still) == len(enough)
-        else None,  # else some of it learned
+        if len(still) == len(enough) and len(optimization.process.optimizations) == 1
+        else None,  # else some of it learned, perhaps by another optimizer
         location=rebound or (passed.line if passed else defined) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors kept fixed on purpose by a custom optimizer.",
