@@ -121,9 +121,19 @@ def test_nothing_goes_into_the_middle_of_a_statement(make) -> None:
 def test_targets_are_those_of_the_next_position(make) -> None:
     row = {"site": 1, "role": "loss", "file": "train.py", "line": 3, "function": "f"}
     line = "loss = ce(logits.view(-1, V), y.reshape(-1))"
-    place = make.process(sites=[{**row, "source": line, "excerpt": line, "excerpt_line": 3}]).location("loss")
-    assert line_edits.shifted(place).startswith("loss = ce(logits[:, :-1].reshape(-1, V), y[:, 1:].reshape(-1))")
-    assert line_edits.shifted(None).startswith("inputs, targets = ")
+    process = make.process(sites=[{**row, "source": line, "excerpt": line, "excerpt_line": 3}])
+    example = line_edits.shifted(process, process.location("loss"))
+    assert example.startswith("loss = ce(logits[:, :-1].reshape(-1, V), y[:, 1:].reshape(-1))")
+    assert line_edits.shifted(process, None).startswith("inputs, targets = ")
+
+
+def test_a_loss_on_several_lines_is_shifted_as_a_whole(make) -> None:
+    row = {"site": 1, "role": "loss", "file": "train.py", "line": 3, "function": "f", "excerpt_line": 3}
+    lines = ["    total = ce(z.view(-1, V), y.view(-1),", '               reduction="sum")']
+    process = make.process(sites=[{**row, "source": lines[0].strip(), "excerpt": "\n".join(lines)}])
+    example = line_edits.shifted(process, process.location("loss"))
+    assert example.startswith("total = ce(z[:, :-1].reshape(-1, V), y[:, 1:].reshape(-1),\n")
+    assert 'reduction="sum")  # ' in example
 
 
 @pytest.mark.parametrize(
@@ -237,6 +247,6 @@ def test_batch_norm_by_the_mode_of_its_module(make, function: str, line: str, ad
         ("loss = f(z.flatten(1), y.flatten())", None),  # classes are joined with positions
     ],
 )
-def test_targets_are_shifted_where_scores_and_targets_are_flattened(line: str, example: str | None) -> None:
-    shifted = line_edits.shifted(Location("a.py", 3, "f", line))
+def test_targets_are_shifted_where_scores_and_targets_are_flattened(make, line: str, example: str | None) -> None:
+    shifted = line_edits.shifted(make.process(), Location("a.py", 3, "f", line))
     assert shifted.startswith(f"{example}  # ") is (example is not None)

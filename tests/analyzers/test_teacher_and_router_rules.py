@@ -340,7 +340,7 @@ def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str
 @pytest.mark.parametrize(
     ("above", "line", "example"),
     [
-        (["error = load - load.mean()"], "bias.add_(rate * error / load.mean())", "bias.sub_(rate * error / load.mean())"),
+        (["error = load - load.mean()"], "bias.add_(rate * error / total)", "bias.sub_(rate * error / total)"),
         (["error = load.mean() - load"], "bias -= rate * error.sign()", "bias += rate * error.sign()"),
         (["error = load.mean() - load"], "bias.add_(rate * error)", None),  # as it is to be
         (["error = load - load.mean()"], "bias += rate * -error", None),

@@ -288,16 +288,16 @@ def under(process: Process, place: Location | None, head: str) -> Diff | None:
     return Diff(inserted.file, inserted.line, [line], [*inserted.added, f"    {line}"])
 
 
-def shifted(place: Location | None) -> str:
-    """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
-    lines to copy where it does not flatten both of them."""
-    line = parsed_line.of(place)
-    flattened = [call for call in line.calls("reshape", "view", "flatten") if _flattens(call)] if line else []
-    if line is None or len(flattened) != len(("scores", "targets")):
+def shifted(process: Process, place: Location | None) -> str:
+    """The statement of the loss with the token after each position as its target, for tensors of [batch, positions,
+    ...]; lines to copy where it does not flatten both of them."""
+    own = own_statement.at(process, place)
+    flattened = [call for call in own.parsed.calls("reshape", "view", "flatten") if _flattens(call)] if own else []
+    if own is None or len(flattened) != len(("scores", "targets")):
         return _SHIFTED
-    scores, targets = sorted((_held(call) for call in flattened), key=lambda node: node.col_offset)
-    shift = line.with_parts({scores: f"{line.text_of(scores)}[:, :-1]", targets: f"{line.text_of(targets)}[:, 1:]"})
-    shift = shift.replace(".view(", ".reshape(")  # a part of a tensor cannot be viewed as another shape
+    scores, targets = (_held(call) for call in sorted(flattened, key=lambda call: (call.lineno, call.col_offset)))
+    parts = {scores: f"{own.parsed.text_of(scores)}[:, :-1]", targets: f"{own.parsed.text_of(targets)}[:, 1:]"}
+    shift = own.dedented(own.parsed.with_parts(parts)).replace(".view(", ".reshape(")  # a part cannot be viewed so
     return f"{shift}  # [batch, positions, ...]: each position is compared with the token after it"
 
 

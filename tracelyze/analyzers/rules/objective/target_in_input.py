@@ -63,7 +63,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
     equal = float(np.median([row["ids_equal"] for row in same]))
     fall = course.said(process, line.rows)
     cut_alike = same_slice.remedy(process, line.location) or same_slice.handed_out(process)
-    remedy = cut_alike or Remedy(FIX, line_edits.shifted(line.location), why=same_slice.not_shifted(process))
+    remedy = cut_alike or Remedy(FIX, line_edits.shifted(process, line.location), why=same_slice.not_shifted(process))
     fault = LossFault(
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
