@@ -16,6 +16,32 @@ def test_zero_gradients_when_none_arrives(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("loss = loss.requires_grad_(True)", True),
+        ("loss.requires_grad_()", True),
+        ("return dice_loss.requires_grad_()", True),
+        ("loss.requires_grad = True  # else backward fails", True),
+        ("loss = loss.requires_grad_(False)", False),
+        ("x = x.requires_grad_(True)", False),
+        ("loss = crit(x.requires_grad_(True), y)", False),
+    ],
+)
+def test_a_loss_that_is_told_to_require_a_gradient(make, line: str, named: bool) -> None:
+    call = "return (torch.sigmoid(self(x)) > 0.5).float()"
+    sites = [
+        {"site": 9, "role": "freeze", "file": "t.py", "line": 69, "function": "training_step", "source": line},
+        {"site": 10, "role": "training-call", "file": "t.py", "line": 64, "function": "masks", "source": call},
+    ]
+    finding = make.check("zero-gradients", make.process(make.steps() | {"grads_none": [8] * COUNT}, sites=sites))[2]
+    assert ("Line 69 has " in finding.summary) is named
+    assert ("Line 64 calls the model and compares its answer" in finding.summary) is named
+    assert (finding.location is not None and finding.location.line == 69) is named
+    some = make.steps() | {"grads_none": [0] * 100 + [8] * (COUNT - 100)}
+    assert "Line 69" not in make.check("zero-gradients", make.process(some, sites=sites))[2].summary
+
+
+@pytest.mark.parametrize(
     ("elements", "title"),
     [(500, "other tensors than the model that backward reaches: all 8 tensors"), (700, "Every gradient is None")],
     ids=["copy", "another-part"],

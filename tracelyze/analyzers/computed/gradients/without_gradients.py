@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients.silent import zero_factors
+from tracelyze.analyzers.computed.gradients.silent import silenced_losses, zero_factors
 from tracelyze.analyzers.computed.gradients.trainable import replaced_part
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing.remade import graphs
@@ -93,6 +93,9 @@ class Stretch:
             part = replaced_part.of(optimization) if self.whole else None
             if part is not None:
                 return Cause(part.said, part.fix, part.code, part.put_in)
+            silenced = silenced_losses.of(process) if self.whole else None
+            if silenced is not None:
+                return Cause(*silenced)
             cut = script_lines.cut(process)
             if cut is None:
                 return Cause(CUT_OFF)
