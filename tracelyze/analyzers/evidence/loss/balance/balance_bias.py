@@ -50,9 +50,11 @@ def _turned(process: Process, place: Location) -> str:
 
 def _told(process: Process, place: Location, parsed: ParsedLine, by: ast.expr) -> tuple[ParsedLine, ast.expr]:
     """By what the line moves the bias, with the only name in it that a line above gives a difference written out."""
-    written = {}
+    written: dict[ast.expr, str] = {}
     for one in ast.walk(by):
-        difference = _difference(process, place, one.id) if isinstance(one, ast.Name) else ""
+        if not isinstance(one, ast.Name):
+            continue
+        difference = _difference(process, place, one.id)
         if difference:
             written[one] = f"({difference})"
     whole = parsed_line.parse(parsed.with_parts(written)) if len(written) == 1 else None
