@@ -24,7 +24,7 @@ IN_BATCHES = [
 MAIN = ["model.prepare(x)", "model.pretrain(loader)", "model.refine(loader)"]
 
 
-def judged(make: Any, body: list[str], main: list[str], asks: str = ASKS, **evals: Any) -> Any:
+def judged(make: Any, body: list[str], main: list[str], asks: str = ASKS, trainings: int = 2, **evals: Any) -> Any:
     """A run whose function `prepare` asks the model at one line, and whose `main` calls functions in this order."""
     text = ["def prepare(self, x):", *(f"    {line}" for line in body), ""]
     text += [
@@ -47,9 +47,10 @@ def judged(make: Any, body: list[str], main: list[str], asks: str = ASKS, **eval
     columns |= {"site": [2, 9, 9, 9, 9], "losses": [0, 1, 1, 1, 1], "forwards": [1] * 5, **evals}
     unset = {"model": 0, "of": 2, "spectral": 0, "training": False}
     rows = [unset | {"step": 0, "modules": 2, "call": 1}, unset | {"step": 40, "modules": 0, "call": 2}]
-    optimizers = [{"optimizer": 0, "name": "Adam", "site": 3}]
+    optimizers = [{"optimizer": 0, "name": "Adam", "site": 3}, {"optimizer": 1, "name": "Adam"}][:trainings]
     more = {"unset": rows, "links": [{"step": 1, "optimizer": 0, "model": 0}]}
-    process = make.process(make.steps(), sites=sites, evals=columns, optimizers=optimizers, more=more)
+    steps = make.steps() | {"optimizer": [0] * 200 + [trainings - 1] * 200}
+    process = make.process(steps, sites=sites, evals=columns, optimizers=optimizers, more=more)
     return make.check("unset-running-state", process)
 
 
@@ -76,14 +77,28 @@ def test_parameters_that_begin_from_an_unset_model(make: Any, body: list[str], a
     [
         (["model.prepare(x)", "for _ in range(2):", "    model.pretrain(loader)"], False, "model.pretrain(loader)\n"),
         (["found = model.prepare(x)", "model.pretrain(loader)"], False, "model.pretrain(loader)\n"),
-        (["model.prepare(x)", "trainer.fit(model)"], False, "# below the call that trains"),
+        (["model.prepare(x)", "trainer.fit(model)"], False, "# above line"),
+        (["model.prepare(x)", "net.train()", "net.pretrain(loader)"], True, "net.train()\nnet.pretrain(loader)\n"),
     ],
 )
 def test_a_call_that_is_not_moved(make: Any, main: list[str], edit: bool, code: str) -> None:
     finding = judged(make, CENTRES, main)[2]
     assert finding.location.source == main[0]
     assert (finding.diff is not None) == edit
-    assert finding.fix_code.startswith(code)
+    assert code in finding.fix_code
+
+
+def test_behind_the_only_training_parameters_would_train_no_more(make: Any) -> None:
+    finding = judged(make, CENTRES, ["model.prepare(x)", "model.pretrain(loader)"], trainings=1)[2]
+    assert (finding.location.source, finding.diff) == ("model.prepare(x)", None)
+    assert "let the model run over the data in train mode" in finding.fix
+
+
+def test_a_function_that_trains_as_well_is_not_moved(make: Any) -> None:
+    body = [ASKS, "self.centers = nn.Parameter(kmeans(z))", "self.pretrain(loader)"]
+    finding = judged(make, body, ["model.prepare(x)"])[2]
+    assert (finding.location.source, finding.diff) == (ASKS, None)
+    assert "# above line 2\nmodel.train()" in finding.fix_code
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,26 @@ def test_layers_of_tiny_micro_batches_are_what_to_change(make) -> None:
     assert "nn.GroupNorm(math.gcd(cout, max(1, cout // 16)), cout)," in finding.fix_code
 
 
+@pytest.mark.parametrize(
+    ("channels", "beside", "groups", "imports"),
+    [
+        ("64", "", "4", False),
+        ("12", "", "1", False),
+        ("width", "", "math.gcd(width, max(1, width // 16))", True),
+        ("width", "scale = math.sqrt(width)", "math.gcd(width, max(1, width // 16))", False),
+        ("width", "scale = self.math.root(width)", "math.gcd(width, max(1, width // 16))", True),
+    ],
+)
+def test_groups_in_place_of_batch_normalisation(make, channels: str, beside: str, groups: str, imports: bool) -> None:
+    line = f"self.norm = nn.BatchNorm2d({channels})"
+    site = {"site": 1, "role": "module", "file": "a.py", "line": 12, "function": "block", "source": line}
+    site |= {"excerpt_line": 11, "excerpt": f"    {beside}\n    {line}"}
+    process = make.process(sites=[site])
+    made = group_norms.in_place(process, process.location("module"))
+    assert made.code.endswith(f"self.norm = nn.GroupNorm({groups}, {channels})")
+    assert made.code.startswith("import math") is imports
+
+
 def test_batchnorm_small_batch(make) -> None:
     def answer(kinds: str = "BatchNorm2d x3", **columns: Any) -> str:
         steps = make.steps() | {"backwards": [16] * COUNT, "batch_size": [32] * COUNT} | columns

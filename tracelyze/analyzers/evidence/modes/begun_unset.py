@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 _STARTED: Final = re.compile(r"weight|\.data\b|cent(?:er|re|roid)|proto|cluster|code|anchor|embed", re.IGNORECASE)
 _HOLDS: Final = ("append", "extend", "add", "fit")  # of answers, a batch at a time, or of their clusters
+_SET: Final = """# above line {line}
+model.train()
+with torch.no_grad():
+    for batch in loader:  # the training data
+        ...  # call the model on the batch, as training does
+model.eval()"""
+_NO_MODE: Final = r"(?!\s*(?:True|False)?\s*\))"
 
 
 class Begun(NamedTuple):
@@ -59,20 +66,19 @@ def of(process: Process, row: dict[str, Any]) -> Begun | None:
         f"Line {line} makes {name} of its answers, and training begins there. In train mode the same layers normalise "
         "by the statistics of a batch, and their answers lie elsewhere."
     )
-    calls = [one for one in callers.of(process, place.function, place.file) if one.call.lineno]
-    if len(calls) != 1:
-        fix = f"Fill {name} once the model has been trained, or has run over the data in train mode."
-        return Begun(place, said, fix, "", None)
-    (call,) = calls
-    trains = _training(process, call, evals["optimizer"][at[0]])
-    code = (
-        f"{trains.own.dedented(trains.own.text)}\n"
-        if trains is not None
-        else "# below the call that trains the model\n"
+    calls = callers.of(process, place.function, place.file)
+    call = calls[0] if len(calls) == 1 and not _trains_too(process, place) else None
+    trains = _training(process, call, evals["optimizer"][at[0]]) if call is not None else None
+    if call is None or trains is None:
+        change = call.place if call is not None else place
+        fix = f"Above line {change.line}, let the model run over the data in train mode: that sets its statistics."
+        return Begun(change, said, fix, _SET.format(line=change.line), None)
+    fix = (
+        f"Call {place.function} after line {trains.own.line}, which trains the model; or let the model run over the "
+        "data in train mode before it."
     )
-    after = f"line {trains.own.line}, which trains the model" if trains is not None else "the model has been trained"
-    fix = f"Call {place.function} after {after}; or let the model run over the data in train mode before it."
-    return Begun(call.place, said, fix, code + call.own.dedented(call.own.text), _below(process, call, trains))
+    code = f"{trains.own.dedented(trains.own.text)}\n{call.own.dedented(call.own.text)}"
+    return Begun(call.place, said, fix, code, _below(process, call, trains))
 
 
 def _kept(process: Process, place: Location) -> tuple[int, str] | None:
@@ -119,14 +125,31 @@ def _assigned(statement: ast.stmt | None) -> set[str]:
     return set()
 
 
+def _trains_too(process: Process, place: Location) -> bool:
+    """Whether the function of a line makes optimizer steps as well, or calls the function that does."""
+    steps, lines = process.functions("step"), recorded_text.of_function(process, place).values()
+    names = {re.escape(function) for _, function in steps if function.isidentifier()}
+    calls = [re.compile(rf"(?<!def )\b{one}\s*\({_NO_MODE if one == 'train' else ''}") for one in names]
+    return place.file_function in steps or any(call.search(line) for call in calls for line in lines)
+
+
 def _training(process: Process, call: Called, optimizer: float) -> Called | None:
-    """The only call, below this one in the same function, of the function where the model's optimizer steps."""
-    steps = [one.step_location for one in process.optimizations if one.optimizer == optimizer]
+    """The only call, below this one in the same function, of the function where the model's optimizer steps, and where
+    another training follows: behind the last one the parameters would train no more."""
+    known = process.optimizations
+    steps = [one.step_location for one in known[:-1] if one.optimizer == optimizer]
     if not steps or steps[0] is None:
         return None
-    trains = callers.of(process, steps[0].function, steps[0].file)
+    trains = [one for one in callers.of(process, steps[0].function, steps[0].file) if not _sets_mode(one.call)]
     same = [one for one in trains if one.place.file_function == call.place.file_function]
     return same[0] if len(same) == len(trains) == 1 and same[0].own.line > call.own.line else None
+
+
+def _sets_mode(call: ast.Call) -> bool:
+    """Whether a call is `model.train()`, and not that of a function that goes by the same name."""
+    return (
+        name_of(call.func) == "train" and all(isinstance(one, ast.Constant) for one in call.args) and not call.keywords
+    )
 
 
 def _below(process: Process, call: Called, trains: Called | None) -> Diff | None:

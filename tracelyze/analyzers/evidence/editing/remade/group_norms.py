@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 FIX: Final = "Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or enlarge micro-batches"
 _IMPORTED: Final = "import math  # at the top of the file\n\n"
+_CHANNELS: Final = 16  # of a group: Wu and He (2018), Group Normalization, table 3
+_SIZE: Final = "# groups of about 16 channels\n"
+_KNOWN: Final = re.compile(r"(?<![\w.])math\.\w")  # the file imports it
 CODE: Final = (
     _IMPORTED
     + """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
@@ -39,7 +45,16 @@ def in_place(process: Process, place: Location | None) -> Made | None:
         if name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d") and call.args and parsed_line.is_operand(call.args[0]):
             channels = own.parsed.text_of(call.args[0])
             holder = own.parsed.text_of(call.func).removesuffix(name)
-            parts[call] = f"{holder}GroupNorm(math.gcd({channels}, max(1, {channels} // 16)), {channels})"
+            parts[call] = f"{holder}GroupNorm({_groups(call.args[0], channels)}, {channels})"
     if not parts:
         return None
-    return Made(place, _IMPORTED + "# groups of about 16 channels\n" + own.dedented(own.parsed.with_parts(parts)))
+    made = own.parsed.with_parts(parts)
+    known = any(_KNOWN.search(line) for line in recorded_text.of_file(process, place.file).values())
+    return Made(place, ("" if known or "math." not in made else _IMPORTED) + _SIZE + own.dedented(made))
+
+
+def _groups(channels: ast.expr, text: str) -> str:
+    """How many groups: a number where that of the channels is written, else what computes it."""
+    if isinstance(channels, ast.Constant) and isinstance(channels.value, int):
+        return str(math.gcd(channels.value, max(1, channels.value // _CHANNELS)))
+    return f"math.gcd({text}, max(1, {text} // {_CHANNELS}))"
