@@ -304,7 +304,9 @@ def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
 
     finding = found(line, told)
     assert finding.location.line == 62
-    assert "in place of line 62" in finding.fix_code
+    assert 'tok.add_special_tokens({"pad_token": "<pad>"})  # in place of line 62' in finding.fix_code
+    renamed = found(line | {"source": "fast.pad_token = fast.eos_token"}, told).fix_code
+    assert "fast.add_special_tokens(" in renamed, "another line may call it by another name"
     assert "Line 62 is the only place" in finding.fix
     assert "model.resize_token_embeddings(len(tokenizer))" in finding.fix_code
     text = "config = LlamaConfig(vocab_size=len(words), hidden_size=64,\n    pad_token_id=tok.pad_token_id)"

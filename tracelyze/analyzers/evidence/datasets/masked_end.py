@@ -42,6 +42,7 @@ KEPT: Final = (
 )
 RESIZED: Final = "model.resize_token_embeddings(len(tokenizer))  # right after the model is made"
 _PADDED: Final = re.compile(r"\bpad_token_id\s*=\s*[\w.]+\.pad_token_id\b")
+_SAME: Final = re.compile(r"(?P<tokenizer>[\w.]+)\.pad_token\s*=\s*(?P=tokenizer)\.eos_token\b")
 _IGNORED: Final = "-100"
 
 
@@ -68,8 +69,10 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
     if not shared and not _mentions(process, "tokeniz"):
         return Remedy(fix, labels, place, why=why)
     where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
+    same = _SAME.match(shared.source) if shared else None
+    named = same["tokenizer"] if same else "tokenizer"
     code = (
-        f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n{_with_room(process)}\n'
+        f'{named}.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n{_with_room(process)}\n'
         f"# or, where you make the labels:\n# {labels}"
     )
     return Remedy(fix, code, place, why=why)
