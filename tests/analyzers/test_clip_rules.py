@@ -170,7 +170,11 @@ def test_clip_before_unscale(make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm", "said"), [(6144.0, "would leave all of them; it left 0.000326"), (1e5, "would leave 0.328 of them")]
+    ("norm", "said"),
+    [
+        (6144.0, "should have left them as they are, but left 0.000326 of them"),
+        (1e5, "should have left 0.328 of them, but left"),
+    ],
 )
 def test_what_a_clip_of_scaled_gradients_leaves(make, norm: float, said: str) -> None:
     """The scale is what the limit is wrong by; what is left of a gradient goes by its norm as well."""
