@@ -210,3 +210,47 @@ def test_a_buffer_that_is_read_in_the_function_that_begins_to_fill_it(
         assert finding.location.line == line_of(text, reads)
         assert finding.title.startswith("A buffer is read before what it receives has arrived")
         assert wait in finding.fix_code.splitlines()[0 if "own names" not in finding.fix_code else 1]
+
+
+LINK = """
+class Link:
+    def pull(self):
+        self.pending.append(dist.irecv(self.inbox, src=0))
+        return self.inbox.clone()
+
+    def drain(self):
+        for work in self.pending:
+            work.wait()
+
+def train(link, stage, labels):
+    for y in labels:
+        h = link.pull().requires_grad_(True)
+        out = stage(h)
+        loss(out, y).backward()
+    link.drain()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (LINK, True),
+        (LINK.replace("h = link.pull()", "h = link.pull() if late else h0"), False),
+        (LINK.replace("        h = link.pull()", "        if late:\n            h = link.pull()"), False),
+        (LINK.replace("h = link.pull()", "h = link.other()"), False),
+        (LINK.replace("pull", "pop"), False),  # a list has such a method, too
+        (LINK.replace("class Link:", "class Other:\n    def pull(self):\n        pass\n\nclass Link:"), False),
+    ],
+)
+def test_a_method_that_a_function_called_above_a_line_that_ran(make: Any, text: str, told: bool) -> None:
+    lines = [*textwrap.dedent(text).strip().split("\n"), "", "after = 1"]
+    place = {"file": "a.py", "excerpt_line": 1, "excerpt": "\n".join(lines)}
+    sites = [
+        place | {"site": at, "role": role, "line": line_of(text, words), "function": function, "source": words}
+        for at, (role, words, function) in enumerate(
+            [("under-way", "self.pending.append", "any"), ("training-call", "out = stage(h)", "train")]
+        )
+    ]
+    found = early_takes.find(make.process(sites=sites, facts={"world_size": 2}))
+    assert (found is not None) is told
+    assert found is None or found.reads == line_of(text, "return self.inbox.clone()")

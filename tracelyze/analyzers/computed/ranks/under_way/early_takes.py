@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _CALLED: Final = ("forward", "training-call", "loss")
 _MAKE: Final = ("__init__", "reset")  # methods that make the buffers
+_OF_OTHERS: Final = frozenset(name for kind in (list, dict, set, str, bytearray) for name in dir(kind)) | {
+    "get", "put", "read", "write", "send", "recv", "next", "step", "forward", "backward", "wait", "close", "start",
+    "run",
+}  # fmt: skip
+"""Names of methods that other objects have as well."""
 
 
 class EarlyTake(NamedTuple):
@@ -69,11 +74,42 @@ def find(process: Process) -> EarlyTake | None:
 
 
 def _has_run(process: Process, file: str, functions: Sequence[Known], known: Known) -> bool:
-    """Whether a line of this very function was seen to run."""
+    """Whether a line of this very function was seen to run, or one that stands behind the only calls of it."""
+    return _was_seen(process, file, functions, known) or _was_called(process, file, functions, known)
+
+
+def _was_seen(process: Process, file: str, functions: Sequence[Known], known: Known) -> bool:
     following = [one.first for one in functions if one.first > known.first]
     end = known.first + (known.tree.end_lineno or 1) if known.whole else min(following, default=None)
     seen = early_reads.seen_lines(process, (file, known.tree.name))
     return any(line >= known.first and (end is None or line < end) for line in seen)
+
+
+def _was_called(process: Process, file: str, functions: Sequence[Known], known: Known) -> bool:
+    """Whether a function that was seen to run calls a method of this name, which no other function has, in a statement
+    of a block of which a later statement was seen to run."""
+    name = known.tree.name
+    if name in _OF_OTHERS or name.startswith("__") or [one.tree.name for one in functions].count(name) != 1:
+        return False
+    for one in functions:
+        seen = early_reads.seen_lines(process, (file, one.tree.name)) if one is not known else set()
+        for block in blocks(one.tree) if seen and _was_seen(process, file, functions, one) else ():
+            calls = [at for at, statement in enumerate(block) if _calls(statement, name)]
+            if calls and any(one.line(later) in seen for later in block[calls[0] + 1 :]):
+                return True
+    return False
+
+
+def _calls(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement that cannot leave it out calls a method of this name."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
+        return False
+    inside = list(ast.walk(statement))
+    if any(isinstance(one, ast.IfExp | ast.BoolOp | ast.Lambda | ast.comprehension) for one in inside):
+        return False
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == name for one in inside
+    )
 
 
 class _Scan:
