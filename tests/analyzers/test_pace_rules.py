@@ -356,8 +356,18 @@ REPORT = """def report(self, step, logits, label):
         (REPORT, True, "if step % self.every == 0:\n    auc = self.auroc.compute().item()  # line 3 moves to here"),
         (REPORT.replace("if step", "if auc > 0.9 and step"), True, ""),
         (REPORT + "\n        self.auroc.reset()", False, ""),
-        (REPORT.replace("self.auroc.compute().item()", "ranked(torch.cat(self.scores))"), False, ""),
-        (REPORT.replace("self.auroc.compute().item()", "sum(self.scores) / step"), False, "mean = total / count"),
+        (
+            REPORT.replace("self.auroc.compute().item()", "ranked(torch.cat(self.scores))"),
+            False,
+            "if step % self.every == 0:\n    auc = ranked(torch.cat(self.scores))  # line 3 moves to here",
+        ),
+        (REPORT.replace("auc =", "auc = best =").replace("self.auroc.compute().item()", "ranked(self.x)"), False, ""),
+        (REPORT.replace("self.auroc.compute().item()", "ranked(self.x)").replace("auc:.4f", "step"), False, ""),
+        (
+            REPORT.replace("if step", "if auc").replace("self.auroc.compute().item()", "sum(self.x)"),
+            False,
+            "mean = total",
+        ),
     ],
 )
 def test_a_line_that_goes_over_everything_so_far(make, text: str, computed: bool, code: str) -> None:
