@@ -59,6 +59,36 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
         assert not any("no backward reached" in line for line in finding.excluded)
 
 
+PATTERN = """\
+self.layer = nn.TransformerEncoderLayer(32, 4)
+self.encoder = nn.TransformerEncoder(self.layer, 2)
+self.head = nn.Linear(32, 1)"""
+
+
+@pytest.mark.parametrize(
+    ("missed", "kind", "known"),
+    [
+        (12, "TransformerEncoder", True),
+        (12, "Encoder", False),  # which may call it
+        (14, "TransformerEncoder", False),  # others are not trained either
+    ],
+)
+def test_a_layer_that_is_only_copied(make, missed: int, kind: str, known: bool) -> None:
+    names = f"layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias and {missed - 2} more"
+    reach = [CUT | {"missed": missed, "held": 40, "names": names}]
+    modules = [{"model": 0, "module": "layer", "kind": "TransformerEncoderLayer", "made_at": 4}]
+    modules += [{"model": 0, "module": "encoder", "kind": kind, "made_at": None}]
+    site = {"site": 4, "role": "module", "file": "a.py", "function": "__init__", "line": 5, "excerpt_line": 5}
+    sites = [site | {"excerpt": PATTERN, "source": PATTERN.split("\n", maxsplit=1)[0]}]
+    process = make.process(sites=sites, more={"reach": reach, "activations": [], "modules": modules})
+    finding = make.check("frozen-parameters", process)[2]
+    assert (finding.severity, finding.location.line) == ("info", 5)
+    assert ("TransformerEncoder calls copies of layer" in finding.summary) == known
+    alone = "layer = nn.TransformerEncoderLayer(32, 4)\nself.encoder = nn.TransformerEncoder(layer, 2)"
+    assert finding.fix_code == (alone if known else "")
+    assert ("unused part" in finding.summary) != known
+
+
 LOSS_OF_NUMBERS = """\
 def policy_loss(self, gains):
     chosen = torch.tensor(self.chosen)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.crashes import checkpointed
 from tracelyze.analyzers.computed.gradients import zero_fronts
 from tracelyze.analyzers.computed.gradients.trainable import (
+    copied_pattern,
     frozen_in_vain,
     mostly_frozen,
     random_layers,
@@ -27,6 +28,10 @@ Row = dict[str, Any]
 HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
 LOOK = "If they should train, find what cuts them off from the loss."
 USE = "If they should train, have forward call them, or the script take the branch that does."
+UNUSED = (
+    "No sampled forward ran these layers: they belong to a branch that is not taken (such as an expert without "
+    "tokens), or to an unused part."
+)
 LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
 
 
@@ -83,7 +88,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     known = (ran and graphs.of_numbers(process)) or behind
     change = known[-1] if known else script_lines.cut(process) if ran else _made_at(process, row)
     opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT) if ran else (USE, "")
-    opened, code = known[1:3] if known else (opened, code)
+    pattern = None if ran else copied_pattern.of(process, row["names"] or "", row["missed"], change)
+    opened, code = known[1:3] if known else (pattern.fix, pattern.code) if pattern else (opened, code)
     at = script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
     severity: Severity = "warning" if ran and (share >= least or known) else "info"
     return Finding(
@@ -100,11 +106,10 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
                 "(detach(), .data, .item(), numpy, no_grad, argmax), a head's loss is not added, or forward does not "
                 "use them." + (known[0] if known else at)
                 if ran
-                else "No sampled forward ran these layers: they belong to a branch that is not taken (such as an "
-                "expert without tokens), or to an unused part."
+                else (pattern.said if pattern else UNUSED)
             )
         ),
-        fix=f"{opened} If they should not train, freeze or remove them.",
+        fix=opened if pattern else f"{opened} If they should not train, freeze or remove them.",
         fix_code=code,
         first_step=1,
         last_step=timing.last_step(optimization),
