@@ -496,3 +496,42 @@ def test_layers_of_a_python_list_are_registered_in_their_line(
     expected = [f"        {added}"] if added is not None and below != "super().__init__()" else None
     assert (finding.diff.added if finding.diff else None) == expected
     assert (finding.location.line, "ModuleList" in finding.fix_code or "ModuleDict" in finding.fix_code) == (21, True)
+
+
+@pytest.mark.parametrize(
+    ("test", "names", "told"),
+    [
+        ('if name.startswith("head."):  # tied', "head.weight, head.bias", 'begin with "head."'),
+        ('if "head" in n:', "head.weight, head.bias", 'contain "head"'),
+        ("if name.endswith('.bias'):", "head.bias, norm.bias", 'end with ".bias"'),
+        ('if name.startswith("head."):', "head.weight, norm.bias", ""),  # one is left out for another reason
+        ('if not name.startswith("head."):', "head.weight, head.bias", ""),
+        ('if kind.startswith("head."):', "head.weight, head.bias", ""),
+    ],
+)
+@pytest.mark.parametrize("then", ["continue", "decay.append(p)"])
+def test_parameters_that_a_line_passes_over_by_their_names(make, test: str, names: str, told: str, then: str) -> None:
+    lines = ["def groups(model):", "    for name, p in model.named_parameters():", f"        {test}"]
+    lines += [f"            {then}", "        decay.append(p)", "    return torch.optim.AdamW(decay)"]
+    made = {
+        "site": 7,
+        "role": "optimizer",
+        "file": "t.py",
+        "line": 6,
+        "function": "groups",
+        "source": lines[-1].strip(),
+    }
+    optimizers = [{"optimizer": 0, "name": "AdamW", "made_at": 7}]
+    row = FREE | {"optimizer": None, "missed": 2, "names": names, "shared_model": 2, "fed_by_trained": 2}
+    process = make.process(
+        sites=[made | {"excerpt": "\n".join(lines), "excerpt_line": 1}],
+        more={"reach": [ALL, row], "optimizers": optimizers},
+    )
+    finding = make.check("frozen-parameters", process)[2]
+    named = bool(told) and then == "continue"
+    assert (f"Line 3 passes over parameters whose names {told}." in finding.summary) is named
+    assert ((finding.location.line, finding.diff is not None) == (3, True)) is named
+    if named:
+        assert (finding.diff.removed, finding.diff.added) == (lines[2:4], [])
+    else:
+        assert "# give the optimizer of line 6 a name, and return it below this" in finding.fix_code

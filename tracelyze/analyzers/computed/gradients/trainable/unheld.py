@@ -9,6 +9,7 @@ from tracelyze.analyzers.computed.gradients.trainable import (
     added_later,
     batch_norms,
     moved_below,
+    passed_by_name,
     tensor_names,
 )
 from tracelyze.analyzers.computed.schedules import schedulers
@@ -160,6 +161,10 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     empty = empty_groups.of(optimization)
     if empty is not None:
         return _Cause(empty.said, empty_groups.FIX, empty.example, empty.made_at or other, empty.diff)
+    each = tensor_names.each(names)
+    skipped = passed_by_name.of(optimization, each) if len(each) == row["missed"] else None
+    if skipped is not None and other is None:
+        return _Cause(skipped.said, skipped.fix, "", skipped.place, skipped.diff)
     passed_over = _passed_over(names, int(optimization.facts.get("groups") or 0))
     why = passed_over or _USUALLY
     if other is not None:
@@ -220,6 +225,14 @@ def _beside_schedulers(process: Process, code: str) -> str:
     return code.replace(first, f"{_SCHEDULED}\n{first}", 1) if known and "scheduler" not in code else code
 
 
+def _where_returned(optimization: Optimization, code: str) -> str:
+    """The example with where it goes, if the line that makes the optimizer returns it: nothing runs below."""
+    made = optimization.made_at
+    returns = made is not None and made.source.startswith("return ")
+    named = f"# give the optimizer of line {made.line} a name, and return it below this" if made is not None else ""
+    return code.replace(_BELOW, named) if returns else code
+
+
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
     """What is wrong, from a row of the table reach without optimizer.
 
@@ -231,6 +244,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = "Backward computes their gradients, but no optimizer step changes them."
+    what = "Backward computes its gradient, but no optimizer step changes it." if count == 1 else what
     cause = _cause(process, row, replaced)
     if not replaced and batch_norms.alone(process, str(row["names"] or ""), count):
         fixed, cause = False, cause._replace(why=batch_norms.LEFT_OUT)
@@ -247,7 +261,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             + (f" {cause.why}" if cause.why else "")
         ),
         fix=cause.fix,
-        fix_code=_beside_schedulers(process, cause.code),
+        fix_code=_beside_schedulers(process, _where_returned(optimization, cause.code)),
         diff=cause.diff,
         first_step=1,
         last_step=timing.last_step(optimization),
