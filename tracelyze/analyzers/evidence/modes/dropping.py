@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import dropout_call, own_statement
-from tracelyze.analyzers.evidence.modes import registered_layers
+from tracelyze.analyzers.evidence.editing.storing import registered_layers
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process

@@ -16,7 +16,7 @@ from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
-from tracelyze.analyzers.evidence.modes import registered_layers
+from tracelyze.analyzers.evidence.editing.storing import registered_layers
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
