@@ -55,7 +55,11 @@ def remedy(process: Process, line: Line, counted: list[Row], value: int) -> Reme
     told = {row.get("ignore_index") for row in counted}
     known = next(iter(told)) if len(told) == 1 else None
     ignored = _UNSET if known is None else int(known)
-    fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
+    where = "usually" if known is None else "here"
+    fix = (
+        f"Give padded positions a target that the loss ignores, {where} {ignored}, and leave them out of accuracies, "
+        "too."
+    )
     copied = copied_labels.line(process, line.location)
     if copied is not None:
         entry = copied_labels.entry(process, copied)
