@@ -74,6 +74,33 @@ def test_layers_in_several_places(make) -> None:
         assert make.check("linear-stack", make.process(more=more, sites=[at]))[2].fix_code.endswith(code)
 
 
+@pytest.mark.parametrize(
+    ("above", "told"),
+    [
+        (["act = TABLE.get(kind, nn.Identity)"], True),
+        (["act = TABLE[kind]"], False),
+        (["act = TABLE.get(kind, nn.Identity)", "act = wrapped(act)"], False),
+        (["other = TABLE.get(kind, nn.Identity)"], False),
+    ],
+)
+def test_a_name_that_falls_back_to_an_identity(make, above: list[str], told: bool) -> None:
+    """In a row of numbered modules that feeds a head, the last Identity stands behind the row."""
+    lines = ["def layer(a, b, kind):", *(f"    {one}" for one in above), "    return [nn.Linear(a, b), act()]"]
+    site = {"site": 9, "role": "module", "file": "a.py", "line": len(lines), "function": "layer", "excerpt_line": 1}
+    site |= {"source": lines[-1].strip(), "excerpt": "\n".join(lines)}
+    names = ["body.0", "body.2", "body.4", "head"]
+    rows = stack((8, 64, None), (64, 64, ""), (64, 32, ""), (32, 1, ""))
+    rows = [
+        row | {"module": names[at], "fed_by": names[at - 1] if at else None} for row in rows for at in [row["order"]]
+    ]
+    kinds = {"": "Net", "head": "Linear"} | {f"body.{at}": ("Linear", "Identity")[at % 2] for at in range(6)}
+    modules = [{"model": 0, "module": name, "kind": kind, "made_at": 9} for name, kind in kinds.items()]
+    finding = make.check("linear-stack", make.process(more={"activations": rows, "modules": modules}, sites=[site]))[2]
+    assert "Modules body.1, body.3 and body.5, between them, are Identities" in finding.summary
+    assert ("Line 2 gives one for each name that it does not find: look at `kind`." in finding.summary) is told
+    assert (finding.fix_code == "act = TABLE[kind]  # raises an error for an unknown name") is told
+
+
 ROW = """def __init__(self):
     rows = []
     for width in widths:

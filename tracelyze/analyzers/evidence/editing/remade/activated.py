@@ -160,9 +160,14 @@ def _in_sequential(own: OwnStatement, redundant: Mapping[str, str]) -> str:
 
 
 def idle_between(process: Process, later: str, first: str) -> str:
-    """The only Identity that the module of both layers holds beside them; in a row of numbered ones between them."""
-    holder = first.rpartition(".")[0]
-    modules = process.tables["modules"].records() if later.rpartition(".")[0] == holder else []
+    """The only Identity that the module of both layers holds beside them; in a row of numbered ones between them, or
+    behind the last layer of a row that feeds one outside of it."""
+    holder, number = first.rpartition(".")[0], _number(first)
+    modules = [one for one in process.tables["modules"].records() if one["module"]]
+    if later.rpartition(".")[0] != holder:
+        row = {str(one["module"]): one["kind"] for one in modules if str(one["module"]).rpartition(".")[0] == holder}
+        behind = [name for name in row if number is not None and (_number(name) or 0) > number]
+        return behind[0] if len(behind) == 1 and holder and row[behind[0]] == "Identity" else ""
     idle = [str(one["module"]) for one in modules if one["kind"] == "Identity"]
     beside = sorted({name for name in idle if name.rpartition(".")[0] == holder})
     ends = [_number(one) for one in (first, later)]
@@ -184,7 +189,7 @@ def all_idle(process: Process, redundant: Mapping[str, str]) -> list[str]:
 
 def idle_told(process: Process, idle: list[str]) -> str:
     """Sentences on Identities, and on the line that makes one of a name which it does not find."""
-    own = own_statement.at(process, process.module_location(idle[0]))
+    own = _maker(process, idle[0])
     found = _with_fallback(own) if own is not None else None
     if _in_a_row(idle):
         said = f" {_called(idle).capitalize()}, between them, are Identities and change nothing."
@@ -200,7 +205,7 @@ def idle_told(process: Process, idle: list[str]) -> str:
 
 def idle_remedy(process: Process, idle: list[str], others: str) -> str:
     """What to do about it; `others`: words for more of them."""
-    own = own_statement.at(process, process.module_location(idle[0]))
+    own = _maker(process, idle[0])
     if own is not None and _with_fallback(own) is not None:
         return f"Give line {own.line} a name that it finds, and let an unknown one raise an error."
     if _in_a_row(idle):
@@ -218,6 +223,25 @@ def _called(idle: list[str]) -> str:
     if _in_a_row(idle):
         return f"modules {listed(idle, most=4)}"
     return f"module {idle[0]}" if idle[0].isdigit() else idle[0]
+
+
+def _maker(process: Process, idle: str) -> OwnStatement | None:
+    """The statement that makes an Identity: of one that calls a name, as `act()`, the only one above it that gives the
+    name what it falls back to."""
+    place = process.module_location(idle)
+    own = own_statement.at(process, place)
+    if own is None or place is None or _with_fallback(own) is not None:
+        return own
+    calls = (one.func for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Call))
+    called = {one.id for one in calls if isinstance(one, ast.Name)}
+    found = []
+    for at, line in recorded_text.of_function(process, place).items():
+        name, sign, _ = line.partition("=")
+        if not sign or name.strip() not in called:
+            continue
+        above = own_statement.at(process, Location(place.file, at, place.function, line.strip()))
+        found.append(above if at < own.line and above is not None and _with_fallback(above) is not None else None)
+    return found[0] if len(found) == 1 and found[0] is not None else own
 
 
 def _with_fallback(own: OwnStatement) -> tuple[ast.Call, ast.expr, str] | None:
@@ -240,7 +264,7 @@ def _with_fallback(own: OwnStatement) -> tuple[ast.Call, ast.expr, str] | None:
 
 def in_place_of(process: Process, idle: str) -> str:
     """The script's statement that makes the Identity, with an activation in its place."""
-    own = own_statement.at(process, process.module_location(idle)) if idle else None
+    own = _maker(process, idle) if idle else None
     call = own.only_call("Identity") if own is not None else None
     if own is None or not own.is_whole:
         return ""
