@@ -66,6 +66,17 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
 
 
 @pytest.mark.parametrize(
+    ("name", "then"),
+    [("CosineAnnealingLR", "then rises and falls again, over and over"), ("PolynomialLR", "stays there")],
+)
+def test_what_a_rate_does_beyond_the_length_of_its_schedule(make: Any, name: str, then: str) -> None:
+    rates = (0.01 + 0.009 * np.cos(np.pi * np.arange(COUNT) / 4)).tolist()
+    process = make.process(make.steps() | {"lr": rates}, more={"schedules": [scheduler(name, horizon=4)]})
+    finding = make.check("learning-rate-schedule", process)[2]
+    assert f"reaches its end within 4 batches, and {then}." in finding.summary
+
+
+@pytest.mark.parametrize(
     ("at", "factor", "steps", "status"),
     [
         ((2, 4), 0.1, COUNT, "fired"),  # of four epochs

@@ -96,11 +96,12 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
         else:
             counts_epochs = epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
         if counts_epochs and row["steps"] >= limits["apart"] * horizon:
+            then = "then rises and falls again, over and over" if row["name"] in RETURNING else "stays there"
             return Mismatch(
                 scheduler=row,
                 title=f"{row['name']} counts {horizon:,} epochs but is stepped after every batch",
                 what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the learning rate reaches "
-                f"its end within {plural(horizon, 'batch')} and no longer follows the training after that.",
+                f"its end within {plural(horizon, 'batch')}, and {then}.",
                 fix="Step it once per epoch, or give it the number of batches of the whole training.",
                 code=units.PER_EPOCH,
                 at_step=_is_stepped_in_script(optimization, row),
