@@ -405,6 +405,38 @@ def test_a_reward_that_looks_for_a_pattern(
     assert "TRL" not in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("adds", "trainer", "looked_for", "names"),
+    [
+        ("tok.add_tokens(TAGS, special_tokens=True)", "GRPOTrainer(model)", "<answer>", True),
+        ('tok.add_tokens(["<answer>", "</answer>"], special_tokens=True)', "RLOOTrainer(model)", "</answer>", True),
+        ("tok.add_tokens(TAGS)", "GRPOTrainer(model)", "<answer>", False),  # ordinary ones
+        ("tok.add_tokens(TAGS, special_tokens=True)", "MyTrainer(model)", "<answer>", False),  # decodes as it likes
+        ("tok.add_tokens(TAGS, special_tokens=True)", "GRPOTrainer(model)", "####", False),  # looks for something else
+    ],
+)
+def test_special_tokens_that_no_reward_function_sees(
+    make: Any, adds: str, trainer: str, looked_for: str, names: bool
+) -> None:
+    """TRL decodes completions without them: the line that adds them is the one to change, of several functions too."""
+    looks = f'    return [re.search("{looked_for}", text) for text in texts]'
+    head = ['TAGS = ["<answer>", "</answer>"]', f"trainer = {trainer}", "trainer.train()", "def form(texts):"]
+    lines = [*head, looks, "def tokenizer():", f"    {adds}"]
+    places = {"loss": 3, "step": 3, "reward": 4, "reward-searched": 5}
+    sites = [
+        {"site": site, "role": role, "file": "t.py", "line": line, "function": "form" if line > 3 else "<module>",
+         "source": lines[line - 1].strip(), "excerpt": "\n".join(lines), "excerpt_line": 1}
+        for site, (role, line) in enumerate(places.items(), 1)
+    ]  # fmt: skip
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    finding = make.check(ADVANTAGE, make.process(steps, sites=sites, more={"loss_graphs": rows}))[2]
+    assert (finding.location.line == 7) is names
+    assert ("without special tokens" in finding.fix) is names
+    if names:
+        assert finding.fix_code == adds.replace("True", "False")
+
+
 def turned(share: float = 1.0, rows: float = 30.0, one: float = 0.0) -> dict[str, float]:
     return {"hiding_rows": rows, "one_id_rows": share, "one_id": one}
 

@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.signatures import metrics
+from tracelyze.analyzers.signatures.rewards import special_tags
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ _SPECIAL: Final = (
 
 
 def told(process: Process, finding: Finding) -> Finding:
-    """The finding, with the reward that all completions got; where the function that gives it looks for one pattern,
-    and no other line of it can decide, also with that line."""
+    """The finding, with tags that no reward function sees; else with the reward that all completions got, and where
+    the function that gives it looks for one pattern, and no other line of it can decide, also with that line."""
+    tags = special_tags.of(process)
+    if tags is not None:
+        return replace(finding, location=tags.place, fix=tags.fix, fix_code=tags.code)
     value, gives = _logged(process), script_lines.only(process, "reward")
     place = finding.location
     if value is None or gives is None or place is None or place.file_function != gives.file_function:
