@@ -11,14 +11,13 @@ from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.evidence.modes import (
-    found_by_fit,
     kept_too_late,
     pretrained_part,
     stretches,
     switched,
     teachers,
 )
-from tracelyze.analyzers.evidence.settings import mode_calls
+from tracelyze.analyzers.evidence.settings import found_by_fit, mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
