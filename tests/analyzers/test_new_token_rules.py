@@ -43,6 +43,34 @@ def test_the_hook_that_multiplies_the_gradient_by_a_mask(make: Any, source: str,
     assert ("Make the optimizer after" in finding.fix) is not named
 
 
+@pytest.mark.parametrize(
+    ("above", "told"),
+    [
+        (
+            ["    def hook(grad):", "        grad = grad.clone()", "        grad[:count] = 0", "        return grad"],
+            True,
+        ),
+        (["        grad = grad.clone()", "        grad[:count].zero_()", "        return grad"], True),
+        (["    def hook(grad):", "        grad[:count] *= 0.0", "        return grad"], True),
+        (["    def other(grad):", "        grad[:count] = 0", "        return grad"], False),
+        (["    def hook(grad):", "        grad[count:] = 0", "        return grad"], False),
+        (["    def hook(grad):", "        grad[:count] = 1", "        return grad"], False),
+        (["    old[:count] = 0"], False),
+    ],
+)
+def test_the_hook_that_sets_the_first_rows_of_a_gradient_to_zero(make: Any, above: list[str], told: bool) -> None:
+    lines = [*above, "    embedding.weight.register_hook(hook)"]
+    hook = {"site": 9, "role": "hook", "file": "a.py", "line": 76, "function": "keep", "source": lines[-1].strip()}
+    hook |= {"excerpt": "\n".join(lines), "excerpt_line": 77 - len(lines)}
+    rows = [{**ROW, "step": step, "used": 6.0, "unchanged": 6.0, "trainable": True} for step in (0, 10, 100)]
+    finding = make.check(RULE, make.process(more={"new_rows": rows}, sites=[hook]))[2]
+    assert (finding.location.line == 75 - 1) is told
+    assert (
+        "line 74 sets a gradient to 0 in all rows below `count`. The new rows begin at 50" in finding.summary
+    ) is told
+    assert finding.fix_code.startswith("grad[:50] = 0  # in place of line 74") is told
+
+
 def test_the_rows_of_a_second_training_have_its_time(make: Any) -> None:
     first, second = make.steps(50), make.steps(200)
     steps = {name: [*first[name], *second[name]] for name in first}
