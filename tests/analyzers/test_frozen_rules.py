@@ -243,6 +243,32 @@ def test_layers_that_are_made_below_the_optimizer(make, line: int, function: str
 
 
 @pytest.mark.parametrize(
+    ("given", "shared", "moved", "said"),
+    [
+        ("net.parameters()", 2, True, True),
+        ("[p for p in net.parameters() if p.ndim > 1]", 2, True, True),
+        ("net.trunk.parameters()", 2, False, True),  # moved, it would leave them out again
+        ("net.parameters()", 0, False, False),  # of another model, which it was not to hold
+    ],
+)
+def test_an_optimizer_is_moved_below_layers_that_it_then_holds(
+    make, given: str, shared: int, moved: bool, said: bool
+) -> None:
+    lines = ["def main():", f"    opt = torch.optim.AdamW({given})", "    net = get_peft_model(net, lora)"]
+    text = {"file": "a.py", "function": "main", "excerpt": "\n".join(lines), "excerpt_line": 49}
+    sites = [{"site": 4, "role": "optimizer", "line": 50, "source": lines[1].strip(), **text}]
+    sites.append({"site": 9, "role": "module", "line": 51, "source": lines[2].strip(), **text})
+    row = FREE | {"names": "q.lora_A.weight", "missed": 2, "shared_model": shared, "fed_by_trained": 0}
+    optimizer = {"optimizer": 0, "name": "AdamW", "made_at": 4, "parameters": 4, "groups": 1}
+    modules = [{"model": 0, "module": name, "kind": "Linear", "made_at": 9} for name in ("", "q")]
+    process = make.process(sites=sites, optimizers=[optimizer], more={"reach": [ALL, row], "modules": modules})
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("Line 51 makes their layers only after line 50" in finding.summary) is said
+    assert ("# below line 51, in place of line 50:" in finding.fix_code) is moved
+    assert ("opt.add_param_group" in finding.fix_code) is (said and not moved)
+
+
+@pytest.mark.parametrize(
     ("names", "said"),
     [
         ("0.weight, 0.bias, 1.weight, 1.bias, 2.weight and 3 more", "0.weight, 0.bias, 1.weight, 1.bias and 4 more"),

@@ -69,6 +69,13 @@ class AddedBelow(NamedTuple):
             "parameters there. Set requires_grad_(False) on parameters that should stay fixed."
         )
 
+    def are_taken_by(self, code: str) -> bool:
+        """Whether statements that make the optimizer are given all parameters of what the line assigns, or is a part
+        of: moved below the line, they take the new ones, too."""
+        own = _TARGET.match(self.made_at.source)
+        takes = rf"(?<![\w.]){re.escape(own['name'])}\.(?:named_)?parameters\(" if own else "$."
+        return re.search(takes, code) is not None
+
     def with_names(self, code: str) -> str:
         """An example about `model` and `optimizer`, with the names that these have in the two lines."""
         for name, place in (("model", self.made_at), ("optimizer", self.optimizer)):

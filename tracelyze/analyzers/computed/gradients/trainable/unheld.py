@@ -182,9 +182,9 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
         return _Cause(later.said, later.fix, later.code or _ADDED, later.optimizer)
-    below = added_later.below(optimization, tensor_names.each(names)) if other is None and row["missed"] else None
+    below = added_later.below(optimization, tensor_names.each(names)) if alone else None
     moved = moved_below.of(optimization, below.made_at) if below is not None else None
-    if below is not None and moved is not None:
+    if below is not None and moved is not None and below.are_taken_by(moved.code):
         return _Cause(below.said, FIX_BELOW.format(line=below.made_at.line), moved.code, moved.optimizer)
     if below is not None:
         code = below.with_names(_with_rate(optimization, f"# right below line {below.made_at.line}"))
