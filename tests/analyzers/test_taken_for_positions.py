@@ -46,6 +46,13 @@ def test_an_attention_within_a_layer_of_torch_is_told_as_the_layer(make: Any) ->
     assert "further layer" not in finding.summary
 
 
+def test_a_title_has_room_for_what_a_layer_of_a_long_name_does(make: Any) -> None:
+    rows = forwards("TransformerEncoderLayer", *[(64, 17)] * 3, module="model.encoder.layers.0")
+    finding = make.check(MIXED, trained(make, rows))[2]
+    assert finding.title == "model.encoder.layers.0 takes the 64 samples of a batch for positions"
+    assert finding.summary.startswith("model.encoder.layers.0 (TransformerEncoderLayer) was given")
+
+
 def test_a_recurrence_that_is_given_its_positions_first(make: Any) -> None:
     """As many positions as samples: that the input is a view of images, samples first, tells them apart."""
     rows = forwards("LSTM", *[(64, 64)] * 3, positions_first=False, positions_outermost=True)

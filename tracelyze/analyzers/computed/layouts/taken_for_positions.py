@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -21,6 +21,7 @@ Row = dict[str, Any]
 
 FEWEST: Final = 4  # samples: of fewer a number of positions is more often a multiple by chance
 RECURRENCES: Final = ("RNN", "GRU", "LSTM")
+_NAMED: Final = 40  # characters of a name that a title has room for
 HOLDERS: Final = ("TransformerEncoderLayer", "TransformerDecoderLayer")  # their attention is none of the script's own
 
 
@@ -39,6 +40,11 @@ class Layer:
     @property
     def called(self) -> str:
         return f"{self.name} ({self.kind})" if self.name else self.kind
+
+    @property
+    def called_shortly(self) -> str:
+        """So that a title has room for the rest."""
+        return self.called if len(self.called) <= _NAMED else end_of_name(self.name or self.kind, _NAMED)
 
     @property
     def mistake(self) -> str:
@@ -137,7 +143,7 @@ def finding(process: Process, layers: list[Layer], rule: str, limits: Limits) ->
         rule=rule,
         severity="critical",
         confidence="likely",
-        title=f"{layer.called} takes the {layer.samples} samples of a batch for positions",
+        title=f"{layer.called_shortly} takes the {layer.samples} samples of a batch for positions",
         summary=(
             f"{layer.called} was given [{shape[0]}, {shape[1]}, …] in each of the {layer.looks} forwards looked at: "
             f"{layer.mistake}, but there lie the {layer.samples} samples that the loader drew.{also} {effect}, so that "
