@@ -142,7 +142,8 @@ def logarithm(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
     found: list[tuple[Location, ast.Call, ast.expr, OwnStatement]] = []
     for place in {one.file_line: one for one in places}.values():
         own = own_statement.at(process, place)
-        if own is None or _is_elsewhere(process, place) or bounds.is_bounded(process, place):
+        # Minus infinity is hardly ever in a file: a function that nothing is seen to call may have made it.
+        if own is None or _is_elsewhere(process, place, uncalled=False) or bounds.is_bounded(process, place):
             continue
         taken = [(call, _argument(call)) for call in own.parsed.calls(*_LOGARITHMS)]
         found += [(place, call, one, own) for call, one in taken if one is not None]
@@ -172,9 +173,9 @@ def spread(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
     return Prepared("", _OF_EQUALS.format(line, name, kind), finite.divided(process, line), line)
 
 
-def _is_elsewhere(process: Process, place: Location) -> bool:
+def _is_elsewhere(process: Process, place: Location, uncalled: bool = True) -> bool:
     """Whether a line is not known to prepare data: it evaluates, reports, is part of a model, of the loop or of what a
-    step calls, as a loss is; or nothing shows who calls its function."""
+    step calls, as a loss is. `uncalled`: what holds of a line in a function whose calls were not recorded."""
     text = recorded_text.of_file(process, place.file)
     heads = [at for at in sorted(text) if at < place.line and text[at][:1].strip()]
     if _REPORTS.match(place.source) or _OF_MODEL.search(place.source) or (heads and _MODULE.match(text[heads[-1]])):
@@ -187,7 +188,7 @@ def _is_elsewhere(process: Process, place: Location) -> bool:
     loop = process.location("loop")
     if loop is not None and place.file_function == loop.file_function:
         return above
-    return above or not calls or any(_is_of_steps(process, one) for one in calls)
+    return above or (uncalled and not calls) or any(_is_of_steps(process, one) for one in calls)
 
 
 def _is_of_steps(process: Process, place: Location) -> bool:
