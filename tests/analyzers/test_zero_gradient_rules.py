@@ -37,6 +37,10 @@ def test_a_loss_that_is_told_to_require_a_gradient(make, line: str, named: bool)
     assert ("Line 69 has " in finding.summary) is named
     assert ("Line 64 calls the model and compares its answer" in finding.summary) is named
     assert (finding.location is not None and finding.location.line == 69) is named
+    cut = {"site": 11, "role": "cut", "file": "t.py", "line": 68, "function": "training_step", "source": "z.detach()"}
+    dead = make.steps() | {"grads_none": [8] * COUNT}
+    cuts = make.check("zero-gradients", make.process(dead, sites=[*sites, cut]))[2]
+    assert cuts.location.line == 68, "what cuts the graph is nearer to the cause"
     some = make.steps() | {"grads_none": [0] * 100 + [8] * (COUNT - 100)}
     assert "Line 69" not in make.check("zero-gradients", make.process(some, sites=sites))[2].summary
 

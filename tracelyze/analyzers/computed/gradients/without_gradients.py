@@ -93,10 +93,10 @@ class Stretch:
             part = replaced_part.of(optimization) if self.whole else None
             if part is not None:
                 return Cause(part.said, part.fix, part.code, part.put_in)
-            silenced = silenced_losses.of(process) if self.whole else None
+            cut = script_lines.cut(process)
+            silenced = silenced_losses.of(process) if self.whole and cut is None else None
             if silenced is not None:
                 return Cause(*silenced)
-            cut = script_lines.cut(process)
             if cut is None:
                 return Cause(CUT_OFF)
             said = CUT_OFF + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation")
