@@ -101,7 +101,8 @@ def cut(process: Process) -> Location | None:
     """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop.
     None where values with a graph were read there besides: by float(), or into a new tensor."""
     apart = _evaluating(process) | process.functions("backward", "step")
-    lines = [*process.locations("cut"), *process.locations("read-graph")]
+    read = [one for one in process.locations("read") if _OF_NUMBERS.search(one.source)]  # with a graph or without
+    lines = [*process.locations("cut"), *process.locations("read-graph"), *read]
     return only_of([one for one in lines if one.file_function not in apart and not _SHOWN.search(one.source)])
 
 
