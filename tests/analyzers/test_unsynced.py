@@ -81,7 +81,7 @@ def by_name(make: Any, given: str, opened: str) -> Any:
 def test_a_condition_that_another_line_gives_a_name(make: Any, given: str, opened: str, mended: str | None) -> None:
     one = by_name(make, given, opened)
     assert not_averaged.place(one).line == 3
-    assert one.made_at.line == 4
+    assert not_averaged.seen(one).line == 4
     assert "the condition of line 3" in one.fix()
     diff = not_averaged.edit(one)
     assert (diff.added[0].strip() if diff else None) == mended

@@ -123,6 +123,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
         ],
         location=(optimization.made_at if unlike else not_averaged.place(outside)) or optimization.step_location,
         diff=not_averaged.edit(outside),
+        seen_at=not_averaged.seen(outside),
         charts=side_by_side.learning(process, opened, since),
         false_alarm="Models trained independently on purpose (ensembles), or averaged only at the very end.",
     )  # fmt: skip

@@ -44,3 +44,8 @@ def place(found: NotAveraged | None) -> Location | None:
 def edit(found: NotAveraged | None) -> Diff | None:
     """The edit of that line, where it is known to be right."""
     return found.diff if isinstance(found, passed_by.PassedBy | unsynced.Unsynced) else None
+
+
+def seen(found: NotAveraged | None) -> Location | None:
+    """The line that keeps gradients local, where another one gives its condition a name, and is to be changed."""
+    return found.made_at if isinstance(found, unsynced.Unsynced) and found.named_at is not None else None
