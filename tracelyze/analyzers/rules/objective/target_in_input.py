@@ -68,8 +68,8 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
             f"{capitalized(share_of(equal, 'compared targets'))} of {line.function} are the token that the model read "
-            f"at the same position, although no position sees later ones: {remedy.why}{fall} The loss "
-            "goes towards 0 and means nothing: generated text repeats one token."
+            f"at the same position, although no position sees later ones: {remedy.why}{fall} Copying "
+            "lowers the loss, which says nothing of predictions: generated text repeats one token."
         ),
         remedy=remedy,
         repeated=cut_alike is None,
