@@ -352,6 +352,21 @@ def test_overfitting(make) -> None:
     assert make.check("overfitting", overfitted(make, slight))[2].severity == "info"
 
 
+def test_losses_that_a_model_puts_out_beside_the_one_that_is_trained_do_not_overfit(make) -> None:
+    """Preferences: a model is given labels and puts out their likelihood, and the training lowers another loss."""
+    losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    evals = make.evals(20, COUNT // 20) | {"loss": losses.tolist()}
+
+    def answer(*calls: tuple[int, str, bool]) -> str:
+        rows = [{"step": step, "function": name, "training": training} for step, name, training in calls]
+        return str(make.check("overfitting", make.process(evals=evals, more={"loss_calls": rows}))[0])
+
+    assert answer((5, "the model's own loss", True), (5, "written out", True)) == "skipped"
+    assert answer((5, "the model's own loss", True)) == "fired"
+    assert answer((5, "the model's own loss", True), (90, "written out", True)) == "fired", "another training"
+    assert answer((5, "the model's own loss", True), (5, "written out", False)) == "fired", "a metric"
+
+
 LOOPS = [
     {"site": 5, "role": "epochs", "line": 30, "source": "for epoch in range(params['epochs']):"},
     {"site": 6, "role": "constant", "line": 4, "source": '"epochs": 20,', "name": "epochs", "own_name": "epochs"}

@@ -162,6 +162,20 @@ def test_statistics_that_nothing_set(make) -> None:
     assert make.check("unset-running-state", make.process())[0] == "skipped"
 
 
+def test_a_model_that_is_validated_before_its_own_training(make) -> None:
+    """A teacher was trained before; the sanity pass of the student comes after steps of the process, not of its own."""
+
+    def answer(*links: tuple[int, int]) -> Any:
+        more = looks((100, 3, False), (150, 0, False))
+        return make.check("unset-running-state", make.process(more=more | {
+            "links": [{"step": step, "optimizer": number, "model": 0} for number, step in links],
+        }))  # fmt: skip
+
+    assert answer((1, 101))[0] == "passed"
+    assert answer((0, 1))[2].severity == "critical", "a training of its own went before"
+    assert answer((0, 1), (1, 101))[2].severity == "critical"
+
+
 @pytest.mark.parametrize(
     ("passes", "columns", "severity"),
     [

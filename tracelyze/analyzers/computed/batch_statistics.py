@@ -269,6 +269,21 @@ def unset_state(row: dict[str, Any]) -> tuple[str, str]:
     )
 
 
+def before_training(process: Process, row: dict[str, Any]) -> bool:
+    """Whether a model was called before the first step of the first optimizer that holds it; one that none holds,
+    before the first step of the process. A training of another model, of a teacher say, may have gone before."""
+    links = process.tables.get("links")
+    rows = links.records() if links is not None else ()
+    return bool(row["step"] < min((one["step"] or 1 for one in rows if one["model"] == row["model"]), default=1))
+
+
+def when_called(process: Process, row: dict[str, Any]) -> str:
+    """The beginning of a sentence: after which step, or that it was before training."""
+    if not before_training(process, row) or not len(process.steps):
+        return f"After step {row['step']:,}"
+    return "Before the first step of its training" if row["step"] else "Before the first step"
+
+
 def why_unset(process: Process, row: dict[str, Any], averaged: Location | None) -> str:
     """What leaves the state of a model unset that is measured after training had begun."""
     if averaged is None and row["model"] in _held(process):

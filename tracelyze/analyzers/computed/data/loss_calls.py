@@ -27,6 +27,7 @@ Row = dict[str, Any]
 COMPILED = "CompiledFunction"
 WRITTEN = "the hand-written loss"  # a cross-entropy that the script writes out
 SCORED = ("cross_entropy", "nll_loss", WRITTEN)
+WRITTEN_OUT = "written out"  # another one that the script, or a framework, computes by itself
 OWN = "the model's own loss"  # labels given to a model with a fused loss
 OF_TOKENS = (*SCORED, OWN)
 CALLS = Threshold("calls", 3, "calls", "one or two may be odd: a first try, a last batch of one sample")
@@ -70,6 +71,16 @@ def only_place(process: Process, functions: Collection[str]) -> Location | None:
     """The only line at which the training calls one of these functions."""
     places = list(dict.fromkeys(line.location for line in lines(process, functions) if line.training))
     return places[0] if len(places) == 1 else None
+
+
+def own_beside_another(process: Process) -> bool:
+    """Whether a model puts out a loss of its own in steps whose loss the training writes out of something else that it
+    puts out, as for preferences: what it puts out in evaluation is then no loss that the training lowers."""
+    steps: dict[str, set[int]] = {OWN: set(), WRITTEN_OUT: set()}
+    for row in process.tables["loss_calls"].records():
+        if row["training"] and row["function"] in steps:
+            steps[row["function"]].add(row["step"])
+    return not steps[OWN].isdisjoint(steps[WRITTEN_OUT])
 
 
 @measured_once

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import timing
@@ -200,12 +201,13 @@ def curve(process: Process) -> tuple[Floats, Floats, Floats]:
 
     Only the most frequent kind of pass (validation set, line of the script), so that two validation sets do not mix. In
     a log made elsewhere, where nothing is known but the losses, those of the set that was evaluated most often, the
-    first one of several. Non-finite losses stay in; evaluations of a test set or of training data do not count.
+    first one of several. Non-finite losses stay in; evaluations of a test set or of training data do not count, nor
+    do losses that a model puts out itself where the training lowers another one.
     """
     evals = process.evals
     chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
     chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test") & ~evals.matches("purpose", "training")
-    if not chosen.any():
+    if not chosen.any() or loss_calls.own_beside_another(process):
         return np.empty(0), np.empty(0), np.empty(0)
     columns = [_named_sets(evals), _validation_sets(process, chosen), evals["site"], evals["model"]]
     keys = np.stack([np.nan_to_num(column, nan=-1.0) for column in columns], axis=1)

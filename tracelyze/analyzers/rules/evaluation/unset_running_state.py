@@ -30,17 +30,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     apart = trained_so | {row["model"] for row in unset if _serves(process, row["model"], unset)}
     late = [row for row in unset if row["model"] not in apart and _matters(process, row, limits)]
     # A sanity check before the first step is common beside BatchNorm, and harmless; beside spectral_norm it is rare.
-    told = [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps) or row["spectral"]]
-    first = [row for row in unset if row["model"] not in apart and row["step"] < limits["steps"]]
+    early = [row for row in unset if batch_statistics.before_training(process, row)]
+    told = [row for row in unset if row not in early or not len(process.steps) or row["spectral"]]
+    first = [row for row in early if row["model"] not in apart]
     chosen = late or [row for row in first if begun_unset.of(process, row) is not None] or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
-    return [_finding(process, chosen[0], len(chosen), bool(late), limits)]
+    return [_finding(process, chosen[0], len(chosen), bool(late))]
 
 
 def _matters(process: Process, row: Row, limits: Limits) -> bool:
     """Whether the call belongs to a measurement after training had begun: a sanity pass does not."""
-    if row["step"] < limits["steps"]:
+    if batch_statistics.before_training(process, row):
         return False
     evals = process.evals
     same = evals["after_step"] == row["step"]  # a pass may hold calls of several models, and names one of them
@@ -65,7 +66,7 @@ def _called(row: Row) -> str:
     return "in a training step with its normalisation in eval mode" if row["training"] else "in eval mode"
 
 
-def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
+def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
     at = np.flatnonzero(evals["after_step"] == row["step"])
@@ -86,8 +87,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
         )
     much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
-    early = bool(row["step"] < limits["steps"])
-    when = "Before the first step" if early and len(process.steps) else f"After step {row['step']:,}"
+    early = batch_statistics.before_training(process, row)
     begun = begun_unset.of(process, row) if early and not late and not trained_so else None
     harm = begun.said if begun else batch_statistics.harm_without_measurement(process, early, serves, trained_so)
     harm += mixed.said if mixed is not None and serves else ""
@@ -100,7 +100,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         confidence="certain",
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
-            f"{when} {name} was called {_called(row)}, and {state} "
+            f"{batch_statistics.when_called(process, row)} {name} was called {_called(row)}, and {state} "
             + (f"What was measured that way says {much} about the weights. {whence}" if late else harm)
         ),
         fix=fix,
