@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import schema
-from tracelyze.analyzers.recorded import in_words, trainings
+from tracelyze.analyzers.recorded import in_words, own_lines, trainings
 from tracelyze.analyzers.recorded.table import Table
 from tracelyze.diagnosis import Exit, Location
 
@@ -266,8 +266,8 @@ class Process:
         return [dict(row) for row in self.events.shared_records() if row["kind"] in kinds]
 
     def location(self, role: str) -> Location | None:
-        """The line of the script with this role (table sites); the first one if there are several."""
-        return next(iter(self.locations(role)), None)
+        """The line of the script with this role (table sites); of several the first, of this training where known."""
+        return own_lines.first(self, self.locations(role))
 
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""
