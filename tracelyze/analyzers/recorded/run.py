@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import schema
-from tracelyze.analyzers.recorded import in_words, own_lines, trainings
+from tracelyze.analyzers.recorded import in_words, trainings
 from tracelyze.analyzers.recorded.table import Table
 from tracelyze.diagnosis import Exit, Location
 
@@ -170,9 +170,7 @@ class Process:
     remade: Mapping[int, list[int]] = field(default_factory=dict)  # by optimizer: steps of it that a new one began
     training: str = ""  # of which of several trainings the tables are, "training 3 of 5"; empty for a whole process
     peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
-    whole: Process | None = field(
-        default=None, repr=False, compare=False
-    )  # all trainings, where this is one of several
+    whole: Process | None = field(default=None, repr=False, compare=False)  # all trainings, where this is one
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
     measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -267,7 +265,8 @@ class Process:
 
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); of several the first, of this training where known."""
-        return own_lines.first(self, self.locations(role))
+        facts = [one.facts for one in self.optimizations] if self.training else []
+        return trainings.own_line(self.locations(role), facts, self.site)
 
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""

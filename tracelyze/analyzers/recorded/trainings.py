@@ -8,14 +8,16 @@ its steps is taken to be part of the same training: rules that expect one optimi
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelyze.analyzers.recorded.table import Columns, Floats, Mask, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tracelyze.diagnosis import Location
 
 BY_HAND = "ByHand"  # as the collector calls updates without an optimizer (manual_updates.py)
 FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
@@ -60,6 +62,19 @@ def tables_of_each(tables: Mapping[str, Table]) -> list[Mapping[str, Table]]:
         between = _of_the_later(tables, parts[earlier], parts[later], own[earlier], own[later])
         own[earlier], own[later] = own[earlier] & ~between, own[later] | between
     return [_part(tables, part, evals) for part, evals in zip(parts, own, strict=True)]
+
+
+def own_line(
+    lines: Sequence[Location], optimizers: Sequence[Mapping[str, Any]], site: Callable[[Any], Location | None]
+) -> Location | None:
+    """The first of some lines in a function that makes the steps of these optimizers or their backwards; else in a file
+    that does; else the first of all. What a line does is recorded of the whole process: the one that clips for a
+    teacher is not the one that clips for its student."""
+    own = [site(row.get(name)) for name in ("site", "backward_site") for row in optimizers]
+    functions = [one.file_function for one in own if one is not None]
+    beside = [line for function in functions for line in lines if line.file_function == function]
+    beside += [line for file, _ in functions for line in lines if line.file == file]
+    return next(iter([*beside, *lines]), None)
 
 
 def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozenset[int]]:
