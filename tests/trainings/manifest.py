@@ -684,7 +684,7 @@ NUMBERS: Final = (
         lines=("attended, _ = self.attention(words",),
         fast=True,
     ),
-    pair("parcel_notes", "all-hidden", "loss-nonfinite", consequences=POISONED, lines=("scores.softmax(-1)",)),
+    pair("parcel_notes", "all-hidden", "loss-nonfinite", consequences=POISONED, lines=("scores = torch.where(shown",)),
     pair("boxes_of_scenes", "empty", "loss-nonfinite", consequences=POISONED, lines=("dw = torch.log(sizes",)),
     pair("read_digits", "narrow", "loss-nonfinite", consequences=POISONED, lines=("loss = functional.ctc_loss(",)),
     pair("vae", "blank-image", "nonfinite-input|loss-nonfinite", consequences=POISONED),
