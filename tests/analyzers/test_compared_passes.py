@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .test_loss_and_evaluation_rules import COUNT, train_mode
+from .test_eval_in_train_mode_rules import COUNT, train_mode
 
 
 def whole(make, **change):
