@@ -12,11 +12,11 @@ cd "$(dirname "$0")/.."
 ENVIRONMENTS=${ENVIRONMENTS:-.versions}
 # Files that are run whole: what is recorded of loops of known truth, the ends, the processes, what a program sees,
 # what becomes of a torch that lacks a name, loops that have settled.
-TESTS=${TESTS:-tests/collectors/test_signals.py tests/collectors/test_ends.py tests/collectors/test_processes.py tests/collectors/test_transparency.py tests/collectors/test_stream.py tests/collectors/test_private_names.py tests/collectors/test_fast_path.py}
+TESTS=${TESTS:-tests/collectors/test_signals.py tests/collectors/launching/test_ends.py tests/collectors/launching/test_processes.py tests/collectors/test_transparency.py tests/collectors/recording/test_stream.py tests/collectors/test_private_names.py tests/collectors/recording/test_fast_path.py}
 # What is read off graphs, which torch makes otherwise from version to version.
-GRAPHS="tests/collectors/test_nodes_made_anew.py tests/collectors/test_whole_slices.py tests/collectors/test_squashed_twice.py tests/collectors/test_own_divisor.py tests/collectors/test_policy_ratios.py tests/collectors/test_policy_terms.py tests/collectors/test_written_likelihoods.py tests/collectors/test_label_columns.py tests/collectors/test_embedded_ids.py tests/collectors/test_next_seen.py"
+GRAPHS="tests/collectors/graphs/test_nodes_made_anew.py tests/collectors/graphs/test_whole_slices.py tests/collectors/graphs/test_squashed_twice.py tests/collectors/graphs/test_own_divisor.py tests/collectors/graphs/test_policy_ratios.py tests/collectors/graphs/test_policy_terms.py tests/collectors/graphs/test_written_likelihoods.py tests/collectors/graphs/test_label_columns.py tests/collectors/graphs/test_embedded_ids.py tests/collectors/graphs/test_next_seen.py"
 # What is read off bytecode, which Python makes otherwise from version to version.
-BYTECODE="tests/collectors/test_instructions.py tests/collectors/test_loop_extents.py tests/collectors/test_script_text.py tests/collectors/test_collators.py tests/collectors/test_sample_lines.py tests/collectors/test_compared_answers.py tests/collectors/test_epoch_loops.py"
+BYTECODE="tests/collectors/bytecode tests/collectors/lines tests/collectors/data/test_collators.py tests/collectors/data/test_sample_lines.py"
 # Labelled trainings, held against their labels: one of each kind of rule that rests on graph nodes, hooks or private names.
 TRAININGS=${TRAININGS-wine_faults or hand_written_likelihood or recipe_model_unshifted or sea_shanties or rent_regression or parcel_sorter or tank_levels or valve_control or accumulate_modulo or amp_float16 or gan_toy or echo_student or frozen_backbone or crane_mixture or functional_dropout or train_ignores_its_mode}
 [ $# -gt 0 ] || set -- 3.11:2.4.1 3.11:2.6.0 3.11:2.8.0 3.11:2.10.0 3.11:2.13.0 3.11:2.14.1 3.12:2.13.0 3.13:2.13.0 3.14:2.13.0

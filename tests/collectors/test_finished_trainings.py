@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
+from tests.collectors.conftest import Collect, program, run_plain
 from tests.fork_server.client import FRAMEWORKS
-
-from .conftest import Collect, program, run_plain
 
 # Updates by hand have no optimizer whose end would be noticed: the copies of one weight sample, indices and values,
 # stay until the next training begins. They are copies of ours; the program's tensors are gone.

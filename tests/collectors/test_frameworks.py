@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.collectors.conftest import PROGRAMS, environment, needs, program
 from tests.fork_server import client
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.diagnosis import Finding
-
-from .conftest import PROGRAMS, environment, needs, program
 
 FOLDER = PROGRAMS / "frameworks"
 TWO_RANKS = (program("forked_ranks.py"), "2")

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.collectors.conftest import Collect, environment, program, run_plain
 from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
-
-from .conftest import Collect, environment, program, run_plain
 
 PARTS = (
     "functional_and_module",

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.collectors.conftest import program, run_plain
 from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.signals import SIGNALS
-
-from .conftest import program, run_plain
 
 COLLECTIVES = (private_names.COLLECTIVES, private_names.COLLECTIVES_BEFORE)  # torch 2.4 has neither
 SOURCES = Path(private_names.__file__).parents[1]  # all rooms of the collector

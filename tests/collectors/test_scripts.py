@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.collectors.conftest import Collect, Collected, environment, program, run_plain, run_started, two_ranks
 from tests.fork_server import client
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
-
-from .conftest import Collect, Collected, environment, program, run_plain, run_started, two_ranks
 
 
 def said(collect: Collect, what: str) -> Collected:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.collectors.conftest import environment, program, run_plain
 from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
-
-from .conftest import environment, program, run_plain
 
 # Loops in the order in which the program runs them, with the number of optimizers that each makes.
 OPTIMIZERS = {

@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
+from tests.collectors.conftest import Collect, program
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.diagnosis import Diagnosis
-
-from .conftest import Collect, program
 
 
 def recorded(collect: Collect, name: str) -> tuple[Process, Diagnosis]:

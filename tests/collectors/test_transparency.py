@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.collectors.conftest import PROGRAMS, Collect, environment, program, run_plain, run_started
 from tests.fork_server.client import FRAMEWORKS
-
-from .conftest import PROGRAMS, Collect, environment, program, run_plain, run_started
 
 
 def forms(folder: Path) -> dict[str, list[str]]:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.collectors.conftest import Collect, program
+from tests.collectors.programs.truth import IDIOMS
 from tracelyze.analyzers.recorded.run import Process
-
-from .conftest import Collect, program
-from .programs.truth import IDIOMS
 
 Rows = list[dict[str, Any]]
 

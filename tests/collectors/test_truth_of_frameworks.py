@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from tests.collectors.conftest import Collect, Collected, needs, program
+from tests.collectors.test_truth import compared
 from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.rules.accumulation import unscaled_accumulation
 from tracelyze.diagnosis import Finding
-
-from .conftest import Collect, Collected, needs, program
-from .test_truth import compared
 
 RANK_ENDS = "rank\n"
 
