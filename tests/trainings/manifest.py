@@ -1075,8 +1075,9 @@ END_OF_RUN: Final = (
     ),
     faulty("crash_inplace_sigmoid", "crash", exit_code=1, lines=("loss.backward()",)),
     faulty("crash_gan_step_between", "crash", exit_code=1, lines=("optimizer_d.step()",)),
-    faulty(
-        "frozen_checkpointed",
+    pair(
+        "added_layers",
+        "head-alone",
         "frozen-parameters",
         lines=("hidden = checkpoint(self.block, number, hidden, use_reentrant=True)",),
     ),
@@ -1088,8 +1089,9 @@ END_OF_RUN: Final = (
         consequences=LEAKING,
         lines=("curve.append(loss / 25)", "logits = model(x)"),
     ),
-    faulty(
-        "crash_frozen_checkpointed",
+    pair(
+        "added_layers",
+        "no-gradient",
         "crash",
         exit_code=1,
         lines=("hidden = checkpoint(self.block, number, hidden, use_reentrant=True)",),
