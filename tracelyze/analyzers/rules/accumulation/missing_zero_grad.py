@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_clears
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization, missing
-from tracelyze.analyzers.signatures import growing_gradients
+from tracelyze.analyzers.signatures import clearing_remedy, growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
@@ -51,18 +51,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
     rarely, since_when, line = accumulation.rarely_cleared(optimization, first, since & (steps["grads_carried"] == 0))
-    bare = clearing.uncleared_step(optimization) if rarely == accumulation.NO_LONGER else None
-    line = bare or line
-    unreached = f" Line {line.line} is not reached in each step." if line and not bare else ""
-    more = unreached or accumulation.by_hand_in_lightning(optimization)
-    fix, code = clearing.once_per_step(optimization, more)
+    remedy = clearing_remedy.of(optimization, rarely, line)
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
-    stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
-    repeat = own_clears.in_place_of_a_repeat(optimization) if name and rarely == accumulation.NEVER else None
-    said = repeat[2] if repeat else ""
-    said = f" Nothing in {bare.function}, which steps in line {bare.line}, clears gradients." if bare else said
-    edit = edits.cleared_behind(optimization.process, bare) if bare else edits.clear_after_step(optimization)
-    edit = None if clearing.in_closure(optimization) else edit
     every = share == 1 and not sampled
     added = "each backward pass added its gradients" if every else "backward passes added their gradients"
     return Finding(
@@ -73,10 +63,10 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         summary=(
             f"From step {begin:,} on, {added} to the old ones, and "
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
-            f"{since_when}: do not trust weights trained from step {begin:,} on.{said}"
+            f"{since_when}: do not trust weights trained from step {begin:,} on.{remedy.why}"
         ),
-        fix=fix,
-        fix_code=code,
+        fix=remedy.fix,
+        fix_code=remedy.example,
         first_step=begin,
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
         first_second=timing.second_at(optimization, first),
@@ -95,11 +85,11 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         cost=timing.scaled(timing.cost_of(optimization, timing.numbers(optimization) >= begin), share)
         if sampled
         else timing.cost_of(optimization, carried),
-        location=repeat[0] if repeat else line or stepped,
-        seen_at=None if bare else stepped,
+        location=remedy.line,
+        seen_at=remedy.seen_at,
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
-        diff=repeat[1] if repeat else edit,
+        diff=remedy.edit,
     )
 
 
