@@ -91,3 +91,54 @@ def test_which_rows_the_forward_looks_up(how: str, looked_up: dict[str, bool | N
     assert {name: row["looked_up"] for name, row in last.items()} == looked_up
     trained = last.get("words.copy.weight")
     assert trained is None or (trained["unchanged"] > 0) == (how == "original")
+
+
+BETWEEN = """
+import sys
+import torch
+from torch import nn
+held = sys.argv[1] == "held"
+torch.manual_seed(0)
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 26)
+
+    def forward(self, ids):
+        return self.head(self.words(ids))
+
+
+def train(model, words):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(40):
+        ids = torch.randint(0, words, (8, 5))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
+        optimizer.step()
+
+
+model = Words()
+train(model, 20)
+larger = nn.Embedding(26, 8)
+with torch.no_grad():
+    larger.weight.copy_(torch.cat([model.words.weight, model.words.weight.mean(0, keepdim=True).expand(6, -1)]))
+model.words = larger
+keep = torch.ones(26, 1)
+if held:
+    keep[20:] = 0
+larger.weight.register_hook(lambda grad: grad * keep)
+train(model, 26)
+"""
+
+
+@pytest.mark.parametrize("how", ["held", "trained"])
+def test_rows_that_are_added_between_two_trainings_of_all_rows(how: str, collect: Collect) -> None:
+    """The first step of the second training changes the rows by which the new embedding is recognised."""
+    (process,) = collect(sys.executable, "-c", BETWEEN, how).run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    last = list(process.tables["new_rows"].records())[-1]
+    assert (last["parameter"], last["before"], last["rows"], last["used"]) == ("words.weight", 20, 26, 6)
+    assert last["looked_up"] is True
+    assert last["unchanged"] == (6 if how == "held" else 0)

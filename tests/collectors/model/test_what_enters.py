@@ -203,3 +203,39 @@ def test_a_flattened_image_is_not_read_along_its_first_column() -> None:
         found = columns(torch, "binary_cross_entropy", torch.full_like(flat, 0.5), flat, (), {})
         assert found["varies"] == 0
         assert found["target_varies"] > 0.3, side
+
+
+ONE_BY_ONE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(12):
+    losses = []
+    for _ in range(3):
+        scores = model(torch.randn(4))
+        losses.append(F.cross_entropy(scores, torch.tensor(1)))
+        losses.append(F.nll_loss(scores.log_softmax(0), torch.tensor(1)))
+        losses.append(F.binary_cross_entropy_with_logits(scores[0], torch.tensor(1.0)))
+        losses.append(F.binary_cross_entropy(scores[0].sigmoid(), torch.tensor(1.0)))
+        losses.append(F.mse_loss(scores[0], torch.tensor(1.0)))
+    optimizer.zero_grad()
+    torch.stack(losses).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_losses_of_one_sample_without_a_dimension_for_samples(collect: Collect) -> None:
+    (process,) = collect(sys.executable, "-c", ONE_BY_ONE).run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    rows = list(process.tables["loss_calls"].records())
+    assert {row["function"] for row in rows} == {
+        "cross_entropy",
+        "nll_loss",
+        "binary_cross_entropy_with_logits",
+        "binary_cross_entropy",
+        "mse_loss",
+    }
+    assert all(row["target_shape"] == "" and row["target_lowest"] is None for row in rows)

@@ -44,6 +44,11 @@ def made(module: Any) -> None:
         _before[module] = [_sample(other.detach()) for other in smaller]
 
 
+def may_have_grown() -> bool:
+    """Whether an embedding was made that is larger than another one, which lived then."""
+    return bool(_before)
+
+
 def grown_from(module: Any, rows: int) -> int | None:
     """How many rows an embedding, which has `rows` now, had before it was made larger; None if it was not."""
     weight = stored_weight(module).detach()

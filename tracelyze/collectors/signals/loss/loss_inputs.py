@@ -210,11 +210,14 @@ class LossInputs(Signal):
                 if classes is not None:
                     found["sum_error"] = (part.sum(classes) - 1.0).abs().amax()
                     found["log_sum_error"] = part.logsumexp(classes).abs().amax()
-            if function in ANSWERS and target.numel() == target.shape[0] > 1 and given.dim():
+            samples = (
+                int(target.numel()) if target.dim() and target.numel() == target.shape[0] else 0
+            )  # of one label each
+            if function in ANSWERS and samples > 1 and given.dim():
                 answers = _answers(function, given.detach()[:MAX_TARGETS])
                 if answers is not None:
                     found["answer"], found["answer_same"] = answers[0], (answers == answers[0]).float().mean()
-            if function in CLASS_TARGETS and target.numel() == target.shape[0]:
+            if function in CLASS_TARGETS and samples:
                 labels = target.detach().reshape(-1)[:MAX_TARGETS]
                 found["target_lowest"], found["target_highest"] = labels.amin(), labels.amax()
             if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device == given.device:

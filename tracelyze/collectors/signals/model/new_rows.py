@@ -141,11 +141,30 @@ class NewRows(Signal):
             if self._grown:
                 self._sample(args, kwargs)
 
+    def before_first_step(self, tracked: Tracked) -> None:
+        """An optimizer begins: since the training before it, the program may have made an embedding larger.
+
+        The rows that were copied into it are told by their values, which the first step changes.
+        """
+        if self._grown != [] or not vocabularies.may_have_grown():
+            return
+        if tracked.inside_backward or not may_compute(self.torch, self.torch.cuda.is_available()):
+            return
+        held = {id(p) for group in tracked.optimizer.param_groups for p in group["params"]}
+        models = [one for _, one in self.program.calls.modules() if any(id(p) in held for p in one.parameters())]
+        with unseen(self.torch), self.torch.no_grad():
+            found = next((found for one in models if (found := self._find(one))), None)
+        if found is not None:
+            self._begins(found)
+
     def first_step(self, tracked: Tracked) -> None:
-        """An optimizer begins: since the training before it, the program may have made an embedding larger."""
+        """An embedding that was made larger as it stands is known by its size, in the next forward."""
         if self._grown == []:
-            self._grown, self._next, self._looks, self._begun = None, 0, 0, self.progress.steps
-            self.resume()
+            self._begins(None)
+
+    def _begins(self, grown: list[_Grown] | None) -> None:
+        self._grown, self._next, self._looks, self._begun = grown, 0, 0, self.progress.steps
+        self.resume()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._pending.release()
