@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.diagnosis import Chart, Evidence, Mark
-from tracelyze.formatting import size
+from tracelyze.diagnosis import Chart, Evidence, Mark, Severity
+from tracelyze.formatting import duration, size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,6 +50,17 @@ class MemoryClimb:
     first: int
     seconds_left: float | None
     seconds_so_far: float
+
+    @property
+    def time_left(self) -> str:
+        """A sentence about how long the memory lasts, after a space; empty where that is not known."""
+        left = self.seconds_left
+        return "" if left is None else f" At this pace memory is exhausted after {duration(left)} more."
+
+    def severity(self, horizon: float) -> Severity:
+        """Critical if memory would end within `horizon` times what the run took so far."""
+        left = self.seconds_left
+        return "critical" if left is not None and left < horizon * self.seconds_so_far else "warning"
 
 
 @dataclass(frozen=True)

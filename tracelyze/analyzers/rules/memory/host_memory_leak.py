@@ -13,7 +13,7 @@ from tracelyze.analyzers.evidence.editing.storing import entries
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, plural, size
+from tracelyze.formatting import plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.worker_memory import Growth
@@ -58,19 +58,17 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, climb.first)
-    culprit, left = what_grows.of(optimization.process), climb.seconds_left
+    culprit = what_grows.of(optimization.process)
     remedy = culprit.remedy or Remedy(FIX)
-    urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
-    rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
     return Finding(
         rule=RULE.id,
-        severity="critical" if urgent else "warning",
+        severity=climb.severity(limits["horizon"]),
         confidence="likely" if leaks.is_large(series, climb) or culprit.seen else "possible",
         title=f"Host memory of the training process grows by {size(climb.slope)} per step",
         summary=(
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
-            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step."
-            + culprit.told
+            f"first pass over the data.{climb.time_left} No autograd graph is kept: something else grows with every "
+            f"step.{culprit.told}"
         ),
         fix=remedy.fix,
         fix_code=remedy.code,

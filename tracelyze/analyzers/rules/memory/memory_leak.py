@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.growing import kept_in_validation
+from tracelyze.analyzers.computed.growing import graph_remedy, kept_in_validation
 from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryClimb, Series
 from tracelyze.analyzers.evidence import kept_tensors, timing
-from tracelyze.analyzers.evidence.editing.storing import handed_over
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, number, plural, size
+from tracelyze.formatting import number, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
-FIX_GRAPHS = (
-    "Leave the backward pass as it is. If the loop keeps a loss, an output or a hidden state beyond the step, detach "
-    "it, and add loss.detach() to a running sum: code that reads it later works as before."
-)
-CODE_GRAPHS = (
-    "kept.append(loss.detach())  # where a list, dictionary or attribute keeps a loss or an output\n"
-    "running_loss += loss.detach()  # where the loop adds up losses"
-)
-FIX_LINES = (
-    "Leave the backward pass as it is, and store the tensor without its graph: code that reads its value later works "
-    "as before."
-)
-FIX_RETAINED = "Drop retain_graph=True from the backward, and detach what the loop keeps beyond the step."
-FIX_OTHER = (
+    Grown = tuple[Series, MemoryClimb]
+
+FIX = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
     "you need, bound its size, or write it to disk."
 )
+ALIKE = "A buffer that is still filling when the run ends (replay memory, cache) looks the same."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -45,7 +34,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return _nothing(series)
     if graphs is None and series and not series.device:
         return Passed("no autograd graph is kept alive; that host memory climbs is host-memory-leak's to judge")
-    return [_finding(optimization, graphs, series, climb, limits)]
+    grown = (series, climb) if series and climb else None
+    if graphs is not None:
+        return [_of_graphs(optimization, graphs, grown, limits)]
+    return [_of_memory(optimization, grown, limits)] if grown else []
 
 
 def _nothing(series: Series | None) -> Passed | Skipped:
@@ -58,64 +50,71 @@ def _nothing(series: Series | None) -> Passed | Skipped:
     return Passed(f"{series.name} memory does not climb steadily (net change {change:+.1f} MiB)")
 
 
-def _finding(
-    optimization: Optimization, graphs: Graphs | None, series: Series | None, climb: MemoryClimb | None, limits: Limits
-) -> Finding:
-    first = graphs.first if graphs else climb.first if climb else 0
-    begin = timing.step_at(optimization, first)
-    left = climb.seconds_left if climb else None
-    inside = kept_in_validation.of(optimization) if graphs else None
-    stored = kept_tensors.lines(optimization) if graphs and not inside else []
-    line, diff = stored[0].location if stored else None, kept_tensors.edit(stored)
-    handed = handed_over.to(optimization, line) if len(stored) == 1 else None
-    urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
-    since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
-    evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
-    own, retained = kept_tensors.guarded(optimization, stored), kept_tensors.retains(optimization)
-    by_graphs = (FIX_RETAINED, "") if retained and not stored else (FIX_LINES if stored else FIX_GRAPHS, CODE_GRAPHS)
-    fix, code = (FIX_RETAINED if retained else FIX_LINES, own) if own else by_graphs if graphs else (FIX_OTHER, "")
-    if graphs:
-        name, source = graphs.pattern, limits.source("graphs")
-        kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
-        evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
-        title = f"Memory leak: {number(graphs.kept)} autograd graphs are kept alive"
-        earlier = "passes" if inside else "steps"
-        cause = f"From step {begin:,} on, autograd graphs of earlier {earlier} stay in memory {name}. "
-        cause += inside.said if inside else kept_tensors.told(stored) + (handed.told if handed else "")
-    else:
-        title, cause = "", "What holds it was not seen: no autograd graph is kept."
-    if climb and series:
-        growth = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
-        title = title or f"Memory leak: {series.name} memory grows by {size(climb.slope)} per step"
-        cause = f"{growth}, {size(climb.growth)} since step {since:,}. {cause}"
-        if left is not None:
-            cause += f" At this pace memory is exhausted after {duration(left)} more."
-    elif graphs:
-        cause += " The memory involved is small so far; it grows with the model's activations."
+def _of_graphs(optimization: Optimization, graphs: Graphs, grown: Grown | None, limits: Limits) -> Finding:
+    """Graphs are kept alive, whether or not memory is seen to climb."""
+    begin = timing.step_at(optimization, graphs.first)
+    inside = kept_in_validation.of(optimization)
+    remedy = graph_remedy.of(optimization, [] if inside else kept_tensors.lines(optimization))
+    earlier = "passes" if inside else "steps"
+    cause = f"From step {begin:,} on, autograd graphs of earlier {earlier} stay in memory {graphs.pattern}. "
+    cause += inside.said if inside else remedy.cause
+    small = " The memory involved is small so far; it grows with the model's activations."
+    kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], limits.source("graphs"))
     found = Finding(
         rule=RULE.id,
-        severity="critical" if urgent else "warning",
-        confidence="certain"
-        if graphs
-        else "likely"
-        if series and climb and leaks.is_large(series, climb)
-        else "possible",
-        title=title,
-        summary=cause,
-        fix=(FIX_LINES + kept_tensors.others(stored, diff) if diff else fix + (handed.instead if handed else ""))
-        + kept_tensors.outputs(optimization, stored),
-        fix_code="\n".join(text.strip() for text in diff.added) if diff else code,
+        severity=grown[1].severity(limits["horizon"]) if grown else "warning",
+        confidence="certain",
+        title=f"Memory leak: {number(graphs.kept)} autograd graphs are kept alive",
+        summary=_pace(optimization, grown, cause) if grown else cause + small,
+        fix=remedy.fix,
+        fix_code=remedy.example,
         first_step=begin,
         last_step=timing.last_step(optimization),
-        first_second=timing.second_at(optimization, first),
-        evidence=evidence,
-        location=line or (optimization.backward_location if graphs else None),
-        seen_at=(handed.place if handed else optimization.backward_location) if line else None,
-        diff=diff,
-        charts=leaks.charts(optimization, begin, bool(graphs)),
-        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
+        first_second=timing.second_at(optimization, graphs.first),
+        evidence=[
+            kept,
+            Evidence("graphs per step", graphs.per_step, "graphs/step"),
+            *_evidence(optimization, grown, limits),
+        ],
+        location=remedy.line or optimization.backward_location,
+        seen_at=remedy.seen_at,
+        diff=remedy.edit,
+        charts=leaks.charts(optimization, begin, True),
+        false_alarm=ALIKE,
     )
     return inside.mended(found) if inside else found
+
+
+def _of_memory(optimization: Optimization, grown: Grown, limits: Limits) -> Finding:
+    """Memory climbs, and no graph is kept that would explain it."""
+    series, climb = grown
+    begin = timing.step_at(optimization, climb.first)
+    return Finding(
+        rule=RULE.id,
+        severity=climb.severity(limits["horizon"]),
+        confidence="likely" if leaks.is_large(series, climb) else "possible",
+        title=f"Memory leak: {series.name} memory grows by {size(climb.slope)} per step",
+        summary=_pace(optimization, grown, "What holds it was not seen: no autograd graph is kept."),
+        fix=FIX,
+        first_step=begin,
+        last_step=timing.last_step(optimization),
+        first_second=timing.second_at(optimization, climb.first),
+        evidence=_evidence(optimization, grown, limits),
+        charts=leaks.charts(optimization, begin, False),
+        false_alarm=ALIKE,
+    )
+
+
+def _pace(optimization: Optimization, grown: Grown, cause: str) -> str:
+    """How fast memory climbs, why, and how long it lasts."""
+    series, climb = grown
+    since = timing.step_at(optimization, climb.first)  # it may warm up before
+    pace = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
+    return f"{pace}, {size(climb.growth)} since step {since:,}. {cause}{climb.time_left}"
+
+
+def _evidence(optimization: Optimization, grown: Grown | None, limits: Limits) -> list[Evidence]:
+    return leaks.evidence(*grown, timing.step_at(optimization, grown[1].first), limits) if grown else []
 
 
 RULE = Rule(
