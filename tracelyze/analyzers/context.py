@@ -37,7 +37,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     finding = framework_arguments.with_edit(finding, process, rule.settings)
     finding = constants.at_its_constant(finding, process, rule.settings)
     finding = _at_its_edit(own_arguments.at_its_argument(finding, process))
-    second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
+    second = finding.first_second if finding.first_second is not None else _end_of_first_step(finding, process)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(
         finding,
@@ -99,15 +99,17 @@ def _alike(some: list[str], others: list[str]) -> int:
     return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
-def _end_of_step(process: Process, step: int | None) -> float | None:
-    """When a step ended on the run's clock; None where that was not recorded, or the number is that of no step, or of
-    one in each of several trainings."""
-    if step is None or not len(process.steps):
+def _end_of_first_step(finding: Finding, process: Process) -> float | None:
+    """When a finding's first step ended on the run's clock; None where that was not recorded, or the number is that of
+    no step. Of several trainings the number may be that of any, or count the steps of all."""
+    if finding.first_step is None or not len(process.steps):
         return None
-    rows = np.flatnonzero(process.steps["step"] == step)
-    if len(rows) > 1 and len(process.trainings) > 1:
+    own = [one for one in process.trainings if finding.trainings == [one.training]]
+    if len(process.trainings) > 1 and not own:
         return None
-    value = float(process.steps["time"][rows[0]]) if len(rows) else math.nan
+    steps = (own or [process])[0].steps
+    rows = np.flatnonzero(steps["step"] == finding.first_step)
+    value = float(steps["time"][rows[0]]) if len(rows) else math.nan
     return value if math.isfinite(value) else None
 
 

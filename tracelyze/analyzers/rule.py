@@ -220,18 +220,23 @@ def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
 def each_optimization(check: Callable[[Optimization, Limits], OneOutcome]) -> CheckFunction:
     """The check of a process that asks `check` of each of its optimizations, and combines the answers.
 
-    A step has its time from the optimization that the answer is about: others have a step of the same number.
+    A step has its time and its training from the optimization that the answer is about: others have a step of the same
+    number.
     """
 
     @wraps(check)
     def combined(process: Process, limits: Limits) -> Outcome:
-        return combine(_timed(check(optimization, limits), optimization) for optimization in process.optimizations)
+        return combine(_placed(check(optimization, limits), optimization) for optimization in process.optimizations)
 
     return combined
 
 
-def _timed(answer: OneOutcome, optimization: Optimization) -> OneOutcome:
-    if not isinstance(answer, Finding) or answer.first_step is None or answer.first_second is not None:
+def _placed(answer: OneOutcome, optimization: Optimization) -> OneOutcome:
+    if not isinstance(answer, Finding):
+        return answer
+    training = optimization.process.training_of(optimization.optimizer)
+    answer = replace(answer, trainings=answer.trainings or ([training] if training else []))
+    if answer.first_step is None or answer.first_second is not None:
         return answer
     return replace(answer, first_second=optimization.ended(answer.first_step))
 

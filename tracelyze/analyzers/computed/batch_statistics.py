@@ -271,10 +271,17 @@ def unset_state(row: dict[str, Any]) -> tuple[str, str]:
 
 def before_training(process: Process, row: dict[str, Any]) -> bool:
     """Whether a model was called before the first step of the first optimizer that holds it; one that none holds,
-    before the first step of the process. A training of another model, of a teacher say, may have gone before."""
-    links = process.tables.get("links")
+    before the first step of the process. A training of another model, of a teacher say, may have gone before.
+
+    A part of a model, called by itself, is held as the passes with it say.
+    """
+    links, evals = process.tables.get("links"), process.evals
     rows = links.records() if links is not None else ()
-    return bool(row["step"] < min((one["step"] or 1 for one in rows if one["model"] == row["model"]), default=1))
+    begun = [int(one["step"] or 1) for one in rows if one["model"] == row["model"]]
+    if not begun and len(process.trainings) > 1:
+        held = np.unique(evals["optimizer"][(evals["model"] == row["model"]) & (evals["trained"] == 1)])
+        begun = (np.flatnonzero(np.isin(process.steps["optimizer"], held))[:1] + 1).tolist()
+    return bool(row["step"] < min(begun, default=1))
 
 
 def when_called(process: Process, row: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from tracelyze.analyzers.evidence import called
 from tracelyze.diagnosis import Cost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
@@ -36,12 +38,7 @@ def training_of(optimization: Optimization) -> str:
 
 def training_with(process: Process, optimization: Optimization | None) -> str:
     """Of several trainings of the process, the name of the one that this optimizer makes; else empty."""
-    if optimization is None or len(process.trainings) < 2:
-        return ""
-    held = (
-        one for one in process.trainings if any(own.optimizer == optimization.optimizer for own in one.optimizations)
-    )
-    return next((one.training for one in held), "")
+    return process.training_of(optimization.optimizer) if optimization is not None else ""
 
 
 def training_from(process: Process, step: int) -> tuple[Optimization | None, int]:
@@ -52,6 +49,38 @@ def training_from(process: Process, step: int) -> tuple[Optimization | None, int
     found = [(one, int(np.searchsorted(one.steps["time"], times[step]))) for one in process.optimizations]
     begun = [(one, made) for one, made in found if made < len(one.steps) and one.steps["time"][0] <= times[step]]
     return begun[-1] if begun else (process.longest, step)
+
+
+class Placed(NamedTuple):
+    """Where steps of a process lie: its numbers of steps count those of all its trainings.
+
+    `optimization`: what made the first of them. `name`: of several trainings the one in which all of them lie; else
+    empty. `step`: the number of the first within its training. `second`: when that step ended; None if not known.
+    """
+
+    optimization: Optimization | None
+    name: str
+    step: int
+    second: float | None
+
+
+def placed(process: Process, done: Sequence[float]) -> Placed:
+    """Where the steps lie before which so many steps of the process were done, in order; of a process with a single
+    training as they are counted anyway."""
+    longest = process.longest if process.optimizations else None
+    first = int(done[0] or 0)
+    if len(process.trainings) < 2:
+        return Placed(longest, "", first + 1, None)
+    rows = np.clip(np.array([int(one or 0) for one in done]), 0, len(process.steps) - 1)
+    made, time = process.steps["optimizer"], float(process.steps["time"][rows[0]])
+    second = time if math.isfinite(time) else None
+    for training in process.trainings:
+        own = np.isin(made, [one.optimizer for one in training.optimizations])
+        if own[rows[0]]:
+            of_first = next(one for one in process.optimizations if one.optimizer == made[rows[0]])
+            name = training.training if own[rows].all() else ""
+            return Placed(of_first, name, int(own[: rows[0]].sum()) + 1, second)
+    return Placed(longest, "", first + 1, second)
 
 
 def last_to_step(process: Process) -> Optimization | None:

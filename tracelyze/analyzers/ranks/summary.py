@@ -200,9 +200,8 @@ def outcome_of(rule: Rule, training: Process, plan: Plan) -> Outcome:
     outcome = run_check(rule, training, plan.limits(rule), plan.strict)
     if not isinstance(outcome, list):
         return outcome
-    name = naming.of(training, plan.threaded)
     completed = (causality.on_rank(context.completed(finding, training, rule), training.rank) for finding in outcome)
-    return [naming.named(finding, name) for finding in completed]
+    return [naming.in_process(finding, training, plan.threaded) for finding in completed]
 
 
 def run_check(rule: Rule, process: Process, limits: Limits, strict: bool = False) -> Outcome:

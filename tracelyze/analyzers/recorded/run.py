@@ -59,26 +59,12 @@ class Optimization:
         Lines are looked up now and then. Where the one that was known is that of an earlier optimizer, which steps in
         another line, it is the last backward above this one's step.
         """
-        known = self.process.site(self.facts.get("backward_site"))
-        return self._own_backward(known) or known or self.process.location("backward")
-
-    def _own_backward(self, known: Location | None) -> Location | None:
-        """The backward above the step, if `known` may be the one of an earlier optimizer."""
-        own, step = self.facts, self.step_location
-        stale = any(
-            row["optimizer"] < self.optimizer
-            and row["backward_site"] == own.get("backward_site")
-            and row["site"] != own.get("site")
-            for row in self.process.optimizers.shared_records()
-        )
-        if not stale or known is None or step is None:
-            return None
-        above = [
-            line
-            for line in self.process.locations("backward")
-            if line.file_function == step.file_function and known.line < line.line <= step.line
-        ]
-        return max(above, key=lambda line: line.line, default=None)
+        own, process = self.facts, self.process
+        same = [row for row in process.optimizers.shared_records() if row["optimizer"] < self.optimizer]
+        same = [row for row in same if row["backward_site"] == own.get("backward_site") and row["site"] != own["site"]]
+        earlier = [process.site(row["site"]) for row in same]
+        known, lines = process.site(own.get("backward_site")), process.locations("backward")
+        return trainings.own_backward(known, self.step_location, lines, earlier) or process.location("backward")
 
     @property
     def loader(self) -> dict[str, Any]:
@@ -197,6 +183,11 @@ class Process:
         parts = zip(found, names, strict=True)
         return [replace(self, tables=tables, training=name, whole=self) for tables, name in parts] or [self]
 
+    def training_of(self, optimizer: int) -> str:
+        """Of several trainings the name of the one that this optimizer steps in; empty where there is only one."""
+        named = (one for one in self.trainings if any(own.optimizer == optimizer for own in one.optimizations))
+        return next((one.training for one in named), "") if len(self.trainings) > 1 else ""
+
     @property
     def rank(self) -> int:
         return int(self.facts.get("rank") or 0)
@@ -266,7 +257,9 @@ class Process:
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); of several the first, of this training where known."""
         facts = [one.facts for one in self.optimizations] if self.training else []
-        return trainings.own_line(self.locations(role), facts, self.site)
+        numbers = {row.get("optimizer") for row in facts}
+        others = [row for row in self.optimizers.shared_records() if facts and row["optimizer"] not in numbers]
+        return trainings.own_line(self.locations(role), facts, self.site, others)
 
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""

@@ -65,16 +65,47 @@ def tables_of_each(tables: Mapping[str, Table]) -> list[Mapping[str, Table]]:
 
 
 def own_line(
-    lines: Sequence[Location], optimizers: Sequence[Mapping[str, Any]], site: Callable[[Any], Location | None]
+    lines: Sequence[Location],
+    optimizers: Sequence[Mapping[str, Any]],
+    site: Callable[[Any], Location | None],
+    others: Sequence[Mapping[str, Any]] = (),
 ) -> Location | None:
     """The first of some lines in a function that makes the steps of these optimizers or their backwards; else in a file
-    that does; else the first of all. What a line does is recorded of the whole process: the one that clips for a
-    teacher is not the one that clips for its student."""
-    own = [site(row.get(name)) for name in ("site", "backward_site") for row in optimizers]
-    functions = [one.file_function for one in own if one is not None]
+    that does; else the first of all. None in a function in which the optimizers of `others` alone step: what a line
+    does is recorded of the whole process, and the one that clips for a teacher is not the one that clips for its
+    student.
+    """
+    taken = {row.get("backward_site") for row in others}  # lines are looked up now and then: it may be theirs alone
+    own = [{**row, "backward_site": None} if row.get("backward_site") in taken else row for row in optimizers]
+    functions = _stepping(own, site)
+    apart = {one for one in _stepping(others, site) if one[1] not in ("", "<module>")}.difference(functions)
+    lines = [line for line in lines if line.file_function not in apart]
     beside = [line for function in functions for line in lines if line.file_function == function]
     beside += [line for file, _ in functions for line in lines if line.file == file]
     return next(iter([*beside, *lines]), None)
+
+
+def own_backward(
+    known: Location | None, step: Location | None, lines: Sequence[Location], earlier: Sequence[Location | None]
+) -> Location | None:
+    """The backward of an optimizer. `known`: the one that was recorded of it; `lines`: all backwards.
+
+    Where `earlier` optimizers, which step at these lines, have the same one recorded, it is the last backward above the
+    `step`; none where they step in the function of that line, and this one does not.
+    """
+    if not earlier or known is None or step is None:
+        return known
+    inside = known.file_function == step.file_function
+    above = [one for one in lines if one.file_function == step.file_function]
+    above = [one for one in above if known.line * inside < one.line <= step.line]
+    beside_others = any(one is not None and one.file_function == known.file_function for one in earlier)
+    return max(above, key=lambda line: line.line, default=None if beside_others and not inside else known)
+
+
+def _stepping(optimizers: Sequence[Mapping[str, Any]], site: Callable[[Any], Location | None]) -> list[tuple[str, str]]:
+    """The functions, each with its file, that make the steps of these optimizers or their backwards."""
+    own = [site(row.get(name)) for name in ("site", "backward_site") for row in optimizers]
+    return [one.file_function for one in own if one is not None]
 
 
 def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozenset[int]]:
@@ -120,9 +151,17 @@ def _part(tables: Mapping[str, Table], rows: Mask, own: Mask) -> Mapping[str, Ta
     return {
         **tables,
         **made_of,
-        "steps": Table(steps.spec, _Rows(steps, rows, {})),
+        "steps": Table(steps.spec, _Rows(steps, rows, {}, _begun_anew(tables, rows))),
         "evals": Table(evals.spec, _Rows(evals, own, {"after_step": done_before})),
     }
+
+
+def _begun_anew(tables: Mapping[str, Table], rows: Mask) -> bool:
+    """Whether the last of some steps (`rows`, shape [steps of the process]) is one by hand that another training
+    follows: such a step is noticed at the next backward, which may be that of another program, minutes later."""
+    last = int(np.flatnonzero(rows)[-1])
+    made = {row["optimizer"]: row["name"] for row in tables["optimizers"].shared_records()}
+    return made.get(tables["steps"]["optimizer"][last]) == BY_HAND and last + 1 < len(rows)
 
 
 def _of_steps(table: Table, rows: Mask, done_before: np.ndarray) -> Table:
@@ -160,12 +199,14 @@ def _of_the_later(tables: Mapping[str, Table], earlier: Mask, later: Mask, own: 
 
 
 class _Rows(Columns):
-    """Some rows of a table; numbers of steps of the process (`shift`) become numbers of steps of the part."""
+    """Some rows of a table; numbers of steps of the process (`shift`) become numbers of steps of the part. `untimed`:
+    how long the last of them took is not known."""
 
-    def __init__(self, table: Table, rows: Mask, shift: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, table: Table, rows: Mask, shift: Mapping[str, np.ndarray], untimed: bool = False) -> None:
         self._table = table
         self._index = np.flatnonzero(rows)
         self._shift = shift
+        self._untimed = untimed
         self.rows = len(self._index)
 
     def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
@@ -177,4 +218,6 @@ class _Rows(Columns):
             done = self._shift[name]
             inside = np.clip(np.nan_to_num(numbers), 0, len(done) - 1).astype(int)
             numbers = np.where(np.isfinite(numbers), done[inside].astype(float), numbers)
+        if self._untimed and name == "seconds":  # both are copies
+            numbers[-1], known[-1] = np.nan, False
         return numbers, known

@@ -148,8 +148,8 @@ def finding(process: Process, line: Line, bad: list[Row], limits: Limits, rule: 
 
     `line` has the calls that show whether they are like that: the report counts `bad` among them.
     """
-    begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
-    remedy, optimization = fault.remedy, process.longest if process.optimizations else None
+    remedy, where = fault.remedy, timing.placed(process, [row["step"] for row in bad])
+    optimization, begin = where.optimization, where.step if line.training else int(bad[0]["step"] or 0)
     alone = optimization is not None and len(process.optimizations) == 1
     part = fault.lost if fault.lost is not None else float(fault.severity == "critical")
     affected = timing.numbers(optimization) >= begin if optimization is not None else np.zeros(0, dtype=bool)
@@ -163,6 +163,8 @@ def finding(process: Process, line: Line, bad: list[Row], limits: Limits, rule: 
         fix_code=remedy.code,
         diff=remedy.diff,
         first_step=begin,
+        first_second=where.second if line.training else None,
+        trainings=[where.name] if line.training and where.name else [],
         evidence=[
             *fault.evidence,
             Evidence("calls looked at", len(line.rows), "calls", *limits.against("calls"), role="basis"),

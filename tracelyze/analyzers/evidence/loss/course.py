@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import timing
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def said(process: Process, rows: list[dict[str, Any]]) -> str:
     later = later[np.isfinite(later)]
     if len(later) and len({*process.steps["optimizer"].tolist()}) == 1 and _of_the_steps(process, known):
         return f" The loss went from {number(first)} to {number(float(later[-1]))}."
-    return f" The loss went from {number(first)} to {number(last)} at step {step + 1:,}, where it was last looked at."
+    own = timing.placed(process, [step]).step
+    return f" The loss went from {number(first)} to {number(last)} at step {own:,}, where it was last looked at."
 
 
 def _of_the_steps(process: Process, known: list[dict[str, Any]]) -> bool:

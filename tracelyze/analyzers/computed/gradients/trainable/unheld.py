@@ -147,9 +147,9 @@ class _Cause(NamedTuple):
     diff: Diff | None = None
 
 
-def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
-    """The first cause that is seen. `replaced`: as in :func:`finding`."""
-    names, optimization = str(row["names"] or ""), process.longest
+def _cause(process: Process, row: dict[str, Any], replaced: bool, optimization: Optimization) -> _Cause:
+    """The first cause that is seen. `replaced`: as in :func:`finding`; `optimization`: what does not hold them."""
+    names = str(row["names"] or "")
     listed_at = script_lines.only(process, "unregistered") if tensor_names.is_nameless(names) else None
     if listed_at is not None:
         held = set(_ATTRIBUTE.findall(listed_at.source))
@@ -240,12 +240,14 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     that is trained nowhere, behind one that is, may only measure: that is worth knowing, no more. So may batch
     normalisations be left out on purpose.
     """
-    optimization = process.longest
+    looks = [one for one in process.tables["reach"].records() if one["optimizer"] is None and one["names"]]
+    where = timing.placed(process, [max(0, one["step"] - 1) for one in looks or [row]])
+    optimization = where.optimization or process.longest
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = "Backward computes their gradients, but no optimizer step changes them."
     what = "Backward computes its gradient, but no optimizer step changes it." if count == 1 else what
-    cause = _cause(process, row, replaced)
+    cause = _cause(process, row, replaced, optimization)
     if not replaced and batch_norms.alone(process, str(row["names"] or ""), count):
         fixed, cause = False, cause._replace(why=batch_norms.LEFT_OUT)
     if not row["missed"]:
@@ -265,6 +267,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         diff=cause.diff,
         first_step=1,
         last_step=timing.last_step(optimization),
+        trainings=[where.name] if where.name else [],
         evidence=[
             Evidence("tensors in no optimizer", count, "tensors", 0, "backward reaches only what is to be trained"),
             Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
