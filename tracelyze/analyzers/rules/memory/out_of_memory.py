@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed import device_memory, single_allocations
-from tracelyze.analyzers.computed.crashes import exceptions
+from tracelyze.analyzers.computed import device_memory
+from tracelyze.analyzers.computed.crashes import exceptions, memory_causes
 from tracelyze.analyzers.computed.device_memory import Holders
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.datasets import long_batches
 from tracelyze.analyzers.recorded.deaths import last_exception
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
 from tracelyze.formatting import plural, size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
+
+ALIKE = "Another process on the same device or machine may have taken the memory."
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -31,68 +34,54 @@ def check(process: Process, _limits: Limits) -> Outcome:
     kind = exceptions.out_of_memory(name, text)
     if kind is None:
         return Passed("the exception that ended the program is not about memory")
+    return [_finding(process, event, kind)]
+
+
+def _finding(process: Process, event: Mapping[str, Any], kind: str) -> Finding:
+    name, text = str(event["name"] or ""), str(event["text"] or "")
     step = None if event["step"] is None else int(event["step"])
     optimization = process.longest if process.optimizations else None
-    sizes = [] if optimization is None else _sizes({c: optimization.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
-    when = f" after {plural(step, 'step')}" if step else " before its first step"
     held = device_memory.holders(text) if kind == "device" else None
-    shared = held is not None and held.would_fit_alone
-    single = single_allocations.of(process, kind, text, event["source"] or "")
+    cause = memory_causes.of(process, event, kind, held)
     source = process.facts.get("source") or {}
-    if source.get("kind") == "memory-snapshot":
-        when, whole = "", "The steps done by then are not in a snapshot."
-    else:
-        whole = single.why if single and not shared else _why(step, held, device_memory.course(optimization))
-    fix, code = single_allocations.advice("shared" if shared else kind, single)
-    long = long_batches.of(process, step, text) if single is not None and not shared else None
-    if long is not None:
-        whole, fix, code = f"{whole} {long.why}", long.fix, long_batches.CODE
-    title = f"Out of {kind} memory{when}"
-    if held is not None and shared:
-        title += f": other programs hold {size(held.of_others)} of {size(held.whole or 0)}"
-    return [
-        Finding(
-            rule=RULE.id,
-            severity="critical",
-            confidence="certain",
-            title=title,
-            summary=f"{device_memory.asked_and_held(held) or exceptions.message(name, text) + '.'} {whole}",
-            fix=fix,
-            fix_code=code,
-            first_step=step,
-            last_step=step,
-            first_second=event["time"],
-            evidence=[
-                *(Evidence("held by live tensors then", str(one)) for one in source.get("live") or ()),
-                Evidence("exception", name, role="message"),
-                Evidence("message", exceptions.message(name, text), role="message"),
-                *sizes,
-                *_held(held),
-            ],
-            location=(long.made_at if long else None) or where,
-            seen_at=where if long and long.made_at else None,
-            charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
-            false_alarm=""
-            if held is not None and held.told
-            else "Another process on the same device or machine may have taken the memory.",
-        )
-    ]
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="certain",
+        title=f"Out of {kind} memory" + _when(process, step) + _of_others(held),
+        summary=f"{device_memory.asked_and_held(held) or exceptions.message(name, text) + '.'} {cause.why}",
+        fix=cause.fix,
+        fix_code=cause.example,
+        first_step=step,
+        last_step=step,
+        first_second=event["time"],
+        evidence=[
+            *(Evidence("held by live tensors then", str(one)) for one in source.get("live") or ()),
+            Evidence("exception", name, role="message"),
+            Evidence("message", exceptions.message(name, text), role="message"),
+            *([] if optimization is None else _sizes({c: optimization.steps[c] for c in COLUMNS})),
+            *_held(held),
+        ],
+        location=cause.line or where,
+        seen_at=where if cause.line else None,
+        charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
+        false_alarm="" if held is not None and held.told else ALIKE,
+    )
 
 
-def _why(step: int | None, held: Holders | None, course: str) -> str:
-    """What is known of why it did not fit: from when on, and who held the device."""
-    if held is not None and held.would_fit_alone:
-        own = "this one" if held.own is None else f"this one, with {size(held.own)},"
-        return (
-            f"Other processes held {size(held.of_others)} of the device's {size(held.whole or 0)}, the largest of them "
-            f"process {held.others[0][0]}; {own} would have had room for what it asked for."
-        )
-    if step:
-        return course or "It fit until then: this needed more memory than what ran before, or less was left."
-    if held is None or held.told:
-        return "It never fit: what the program held before its first step left no room for this."
-    return "The message does not say who held the memory: `nvidia-smi` shows whether other programs do."
+def _when(process: Process, step: int | None) -> str:
+    """When it happened, after a space; empty for a snapshot, which holds no steps."""
+    if memory_causes.of_snapshot(process):
+        return ""
+    return f" after {plural(step, 'step')}" if step else " before its first step"
+
+
+def _of_others(held: Holders | None) -> str:
+    """What other programs hold, if it is that for which there was no room."""
+    if held is None or not held.would_fit_alone:
+        return ""
+    return f": other programs hold {size(held.of_others)} of {size(held.whole or 0)}"
 
 
 def _held(held: Holders | None) -> list[Evidence]:
