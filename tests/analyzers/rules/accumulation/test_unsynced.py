@@ -96,3 +96,21 @@ def test_a_condition_that_another_line_gives_a_name(make: Any, given: str, opene
 )
 def test_a_name_that_holds_as_the_optimizer_steps(make: Any, given: str, opened: str) -> None:
     assert by_name(make, given, opened) is None
+
+
+@pytest.mark.parametrize(
+    ("opened", "mended"),
+    [
+        ("model.no_sync() if last else nullcontext()", "model.no_sync() if not last else nullcontext()"),
+        ("nullcontext() if not last else model.no_sync()", "nullcontext() if last else model.no_sync()"),
+    ],
+)
+def test_a_name_that_the_step_goes_by_is_asked_the_wrong_way_round(make: Any, opened: str, mended: str) -> None:
+    """The line that gives the name its value is right: the optimizer steps by it."""
+    text = NAMED.format(given=f"last = {LAST}", opened=opened).replace(f"if {LAST}:", "if last:")
+    sites = sites_of(text, backward="loss.backward()", step="optimizer.step()")
+    one = unsynced.of(make.process(sites=sites, models=[{"model": 0, "name": "DistributedDataParallel"}]))
+    assert not_averaged.place(one).line == 4
+    assert "the condition of line 4" in one.fix()
+    diff = not_averaged.edit(one)
+    assert diff.added[0].strip() == f"with {mended}:"

@@ -71,6 +71,34 @@ def test_the_hook_that_sets_the_first_rows_of_a_gradient_to_zero(make: Any, abov
     assert finding.fix_code.startswith("grad[:50] = 0  # in place of line 74") is told
 
 
+@pytest.mark.parametrize(
+    ("given", "hook", "turned"),
+    [
+        ("hold[old:] = 1.0", "grad * (1.0 - hold)", "hold[:old] = 1.0"),
+        ("hold[:old] = 0", "grad * (1 - hold)", "hold[old:] = 0"),
+        ("hold[:old] = 1", "grad * hold", "hold[old:] = 1"),
+        ("hold[self.old:] = 0.0  # the new ones", "grad * hold", "hold[:self.old] = 0.0"),
+        ("hold[:old] = 1.0", "grad * (1 - hold)", None),  # as it should be: something else holds them
+        ("hold[old:] = 1.0", "grad * hold", None),
+        ("hold[known] = 0.0", "grad * hold", None),
+    ],
+)
+def test_the_mask_of_a_hook_that_takes_the_wrong_rows(make: Any, given: str, hook: str, turned: str | None) -> None:
+    lines = ["def keep(weight, old):", f"    {given}", f"    weight.register_hook(lambda grad: {hook})"]
+    site = {"site": 9, "role": "hook", "file": "a.py", "line": 42, "function": "keep", "source": lines[-1].strip()}
+    site |= {"excerpt": "\n".join(lines), "excerpt_line": 40}
+    rows = [{**ROW, "step": step, "used": 6.0, "unchanged": 6.0, "trainable": True} for step in (0, 10, 100)]
+    finding = make.check(RULE, make.process(more={"new_rows": rows}, sites=[site]))[2]
+    assert finding.location.line == (41 if turned else 42)
+    assert (finding.diff.added[0].split("  #")[0].strip() if finding.diff else None) == turned
+    assert ("the new rows are held, and the old ones train" in finding.summary) == bool(turned)
+    assert ("multiplies a gradient by 1 - `hold`" in finding.summary) == ("1" in hook)
+    assert (
+        bool(turned)
+        or finding.fix_code == f"hold[50:] = {0.0 if '1' in hook else 1.0}  # above line 42: new rows train"
+    )
+
+
 def test_the_rows_of_a_second_training_have_its_time(make: Any) -> None:
     first, second = make.steps(50), make.steps(200)
     steps = {name: [*first[name], *second[name]] for name in first}

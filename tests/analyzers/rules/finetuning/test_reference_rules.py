@@ -117,6 +117,27 @@ def test_what_keeps_a_reference_makes_none(make: Any, kept: str, also: str, line
     assert (location and location.line) == line
 
 
+def test_what_asks_a_reference_makes_none(make: Any) -> None:
+    """The policy and its shallow copy are called in one line of a helper."""
+    place = {"file": "a.py", "excerpt_line": 2, "excerpt": "        self.reference = copy.copy(policy)"}
+    asked = "reference = score(self.reference, chosen) - score(self.reference, rejected)"
+    called = {"line": 50, "function": "score", "file": "a.py", "source": "logp = model(ids).log_softmax(-1)"}
+    sites = [
+        {"site": 1, "role": "reference", "line": 2, "source": place["excerpt"].strip(), "function": "a", **place},
+        {"site": 2, "role": "reference", "line": 90, "source": asked, "function": "margins", "file": "a.py"},
+        {"site": 3, "role": "compared", **called},
+        {"site": 4, "role": "training-call", **called},
+    ]
+    rows = [{**OWN, "step": 10 * n, "shared": 1.0, "equal": 1.0, "site": 3} for n in range(12)]
+    for known, line in ((sites, 2), (sites[2:], 50)):
+        more = {"references": rows, "loss_calls": []}
+        run = make.process(make.steps() | {"loss": [LN_2] * 400}, sites=known, more=more)
+        finding = make.check(RULE, run)[2]
+        assert finding.location.line == line
+        assert (finding.diff is not None) == (line == 2)
+    assert "line 50 calls both models: hand it reference where the reference is computed" in finding.fix_code
+
+
 def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
     learned = np.linspace(3, 1, 200).tolist()
     rows = [{**OWN, "step": step, "same": True} for step in range(201, 400, 20)]

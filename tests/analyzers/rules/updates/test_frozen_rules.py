@@ -525,6 +525,32 @@ def test_layers_of_a_python_list_are_registered_in_their_line(
 
 
 @pytest.mark.parametrize(
+    ("kept", "line", "added"),
+    [
+        ("self.experts = [self.expert(h) for _ in range(n)]", 22, "nn.ModuleList([self.expert(h) for _ in range(n)])"),
+        ('self.experts: dict = {"a": expert(h)}', 22, None),
+        ("self.experts.append(expert(h))", 22, None),
+        ("experts = [expert(h) for _ in range(n)]", 30, None),  # it may be kept in several
+        ("self.experts = [other(h) for _ in range(n)]", 30, None),
+    ],
+)
+def test_layers_that_a_function_makes_for_a_python_list(make: Any, kept: str, line: int, added: str | None) -> None:
+    text = f"        super().__init__()\n        self.head = nn.Linear(8, 1)\n        {kept}"
+    made = {"site": 6, "role": "unregistered", "file": "a.py", "function": "expert", "line": 30,
+            "source": "return nn.Sequential(nn.Linear(8, 8), nn.ReLU())", "excerpt_line": 30,
+            "excerpt": "        return nn.Sequential(nn.Linear(8, 8), nn.ReLU())"}  # fmt: skip
+    head = {"site": 7, "role": "module", "file": "a.py", "function": "__init__", "line": 21,
+            "source": "self.head = nn.Linear(8, 1)", "excerpt_line": 20, "excerpt": text}  # fmt: skip
+    free = FREE | {"names": "a tensor [3, 4]"}
+    process = make.process(sites=[made, head], more={"reach": [ALL, free], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    assert finding.location.line == line
+    assert (finding.diff.added[0].strip() if finding.diff else None) == (added and f"self.experts = {added}")
+    assert ("Line 22 puts layers into a Python list" in finding.summary) == (line == 22)
+    assert ("Line 30 makes layers that a Python list or dictionary keeps" in finding.summary) == (line == 30)
+
+
+@pytest.mark.parametrize(
     ("test", "names", "told"),
     [
         ('if name.startswith("head."):  # tied', "head.weight, head.bias", 'begin with "head."'),

@@ -87,7 +87,8 @@ class Stretch:
             anew = script_lines.made_anew(process) if self.whole else None
             if anew is not None:
                 said = (
-                    f"Line {anew.line} makes a tensor from plain numbers, which has no graph: no gradient gets past it."
+                    f"Line {anew.line} makes a new tensor out of values alone: it has no graph, and no gradient gets "
+                    "past it."
                 )
                 return Cause(said, *graphs.of_tensors(process, anew), anew)
             part = replaced_part.of(optimization) if self.whole else None

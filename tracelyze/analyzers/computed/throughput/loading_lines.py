@@ -82,7 +82,8 @@ def _of_a_sample(waiting: Waiting, line: Location | None, slow: Location, timed:
     """How long a sample takes the process itself, and where."""
     # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
     words = "most of it in {}, above all at line" if timed is not None else "mostly in {}, seen most often at line"
-    how = words.format(slow.function) if line is not None else "made by line"
+    words = words.format(slow.function) if slow.function.isidentifier() else "most of it at line"
+    how = words if line is not None else "made by line"
     return f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
 
 
@@ -92,7 +93,7 @@ def _of_workers(waiting: Waiting, slow: Location, timed: bool) -> str:
     used = of_a_sample(waiting)
     takes = f" A sample takes a worker {duration(used)} of its processor." if used > 0 else ""
     where = (
-        f"Most of the time of a batch goes into {slow.function}, above all line"
+        f"Most of the time of a batch goes into {f'{slow.function}, above all ' * slow.function.isidentifier()}line"
         if timed
         else "Samples are made by line"
     )

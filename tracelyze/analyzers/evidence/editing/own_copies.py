@@ -33,10 +33,11 @@ class Wrapped(NamedTuple):
 
 
 def made(process: Process) -> Location | None:
-    """The only line that makes a reference. What keeps the one that it was given, under the same name, makes none,
-    and is named where no other line does."""
+    """The only line that makes a reference. What keeps the one that it was given, under the same name, makes none, nor
+    does what asks a reference (`reference = score(self.reference, texts)`): they are named where no other line does."""
     lines = process.locations("reference")
-    return script_lines.only_of([one for one in lines if not _keeps(one.source)] or lines)
+    given = [one for one in lines if not _keeps(one.source)]
+    return script_lines.only_of([one for one in given if not _asks(one.source)] or given or lines)
 
 
 def _keeps(source: str) -> bool:
@@ -50,6 +51,14 @@ def _keeps(source: str) -> bool:
     pairs = list(zip(targets, values, strict=False))
     named = [(_last(a), _last(b)) for a, b in pairs if _last(a) in REFERENCES]
     return bool(named) and all(a == b for a, b in named)
+
+
+def _asks(source: str) -> bool:
+    """Whether what a line assigns comes of a call that is given a reference, or of one that is there already."""
+    line = parsed_line.parse(source)
+    made = line.statement if line is not None else None
+    calls = [one for one in ast.walk(made.value) if isinstance(one, ast.Call)] if isinstance(made, ast.Assign) else []
+    return any(_last(part) in REFERENCES for call in calls for part in ast.walk(call) if isinstance(part, _NAMES))
 
 
 def _last(node: ast.expr) -> str:
@@ -142,6 +151,8 @@ def _asked(value: ast.expr) -> str:
 def _handed_over(process: Process, called: Location, reference: str) -> tuple[str, str]:
     """What the line that calls the model as its own reference calls it, and that line with the copy; in words where it
     is an argument there, under a name of its own."""
+    if called.file_line in {one.file_line for one in process.locations("training-call")}:
+        return "", f"# line {called.line} calls both models: hand it {reference} where the reference is computed"
     own = own_statement.at(process, called)
     names = own_names.trained(process) | {own_names.model_at(process, called)}
     nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, _NAMES)] if own is not None else []

@@ -14,7 +14,7 @@ from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 Row = dict[str, Any]
 
@@ -67,6 +67,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         ),
         fix=held.fix,
         fix_code=held.code,
+        diff=held.diff,
         first_step=begun + 1,
         first_second=optimization.ended(begun + 1) if optimization is not None else None,
         last_step=begun + lasts,
@@ -91,6 +92,7 @@ class _Held(NamedTuple):
     fix: str
     code: str
     line: Location | None
+    diff: Diff | None = None
 
 
 def _held(process: Process, row: Row) -> _Held:
@@ -105,7 +107,7 @@ def _held(process: Process, row: Row) -> _Held:
         )
     masked = masked_rows.remedy(process, row["before"], row["rows"])
     if masked is not None:
-        return _Held(masked.why, masked.fix, masked.code, masked.place)
+        return _Held(masked.why, masked.fix, masked.code, masked.place, masked.diff)
     return _Held(
         "The weight is trainable, but nothing updates these rows: their gradient is masked, or the optimizer holds "
         "another tensor.",

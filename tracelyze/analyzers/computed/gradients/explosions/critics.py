@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.gradients.explosions import left_out_penalties
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import dropped
@@ -70,6 +71,9 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         else "Where nothing bounds the critic's slope it makes that difference as large as it likes, and what it hands "
         "on grows with it."
     )
+    left = None if slope else left_out_penalties.of(optimization)
+    if left is not None:
+        why = left.why
     return Finding(
         rule=rule,
         severity="critical",
@@ -81,9 +85,9 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             f"{step} on its gradient norm stays more than ten times above its first level, and ends at "
             f"{number(own[0])} times; that of {timing.training_of(other)} ends at {number(others[0])} times. {why}"
         ),
-        fix="Ask for the graph of that gradient: create_graph=True." if slope else BOUND,
-        fix_code="" if slope else BOUND_CODE,
-        diff=graphed,
+        fix="Ask for the graph of that gradient: create_graph=True." if slope else left.fix if left else BOUND,
+        fix_code="" if slope else left.code if left else BOUND_CODE,
+        diff=left.diff if left else graphed,
         first_step=step,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, begin),
@@ -94,7 +98,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             if lowest < 0
             else Evidence("losses of the critic below zero", below, "losses", BELOW),
         ],
-        location=slope or optimization.backward_location,
+        location=slope or (left.place if left else None) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(step), "leaves its level")])
         + pictures.loss(optimization, [Mark(float(step), "gradients leave their level")]),

@@ -8,13 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-_MASK: Final = re.compile(r"register_hook\(\s*lambda (?P<g>\w+): (?P=g) \* (?P<mask>[A-Za-z_][\w.]*)\s*\)")
+_MASK: Final = re.compile(
+    r"register_hook\(\s*lambda (?P<g>\w+): (?P=g) \* (?P<inverse>\(\s*1(?:\.0*)?\s*-\s*)?(?P<mask>[A-Za-z_][\w.]*)"
+    r"\s*(?(inverse)\)\s*)\)"
+)
+_SIDE: Final = re.compile(
+    r"^\[\s*(?:(?P<from>[A-Za-z_][\w.]*)\s*:|:\s*(?P<to>[A-Za-z_][\w.]*))\s*\]\s*=\s*(?P<value>[01])(?P<rest>\.0*)?$"
+)
 _NAMED: Final = re.compile(r"register_hook\(\s*(?P<hook>[A-Za-z_]\w*)\s*\)")
 _FIRST_ROWS: Final = re.compile(
     r"^(?P<grad>[A-Za-z_]\w*)\[\s*:\s*(?P<count>[A-Za-z_][\w.]*)\s*\](?:\s*=\s*0(?:\.0*)?|\s*\*=\s*0(?:\.0*)?|\.zero_\(\))$"
@@ -31,12 +38,47 @@ def remedy(process: Process, before: int, rows: int) -> Remedy | None:
     if found is None:
         return _of_first_rows(process, hook, before)
     mask = found["mask"]
+    if (turned := _other_side(process, hook, found)) is not None:
+        return turned
+    if found["inverse"]:
+        why = (
+            f"The weight is trainable. Line {hook.line}, the only one of the script that registers a hook on a tensor, "
+            f"multiplies a gradient by 1 - `{mask}`: rows in which `{mask}` is 1 stay as they are."
+        )
+        code = f"{mask}[{before}:] = 0.0  # above line {hook.line}: new rows train"
+        return Remedy(f"Let `{mask}` be 0 in rows {before:,} to {rows - 1:,}.", code, hook, why=why)
     why = (
         f"The weight is trainable. Line {hook.line}, the only one of the script that registers a hook on a tensor, "
         f"multiplies a gradient by `{mask}`: rows in which that is 0 stay as they are."
     )
     code = f"{mask}[{before}:] = 1.0  # above line {hook.line}: new rows train"
     return Remedy(f"Let `{mask}` be 1 in rows {before:,} to {rows - 1:,}.", code, hook, why=why)
+
+
+def _other_side(process: Process, hook: Location, found: re.Match[str]) -> Remedy | None:
+    """The only line of the function that sets rows of the mask, if it is the new ones that it takes the gradient from:
+    with those below it in their place."""
+    lines, mask = recorded_text.of_function(process, hook), found["mask"]
+    texts = {at: line.partition("#")[0].strip() for at, line in lines.items()}
+    given = {at: text.removeprefix(mask) for at, text in texts.items() if text.startswith(f"{mask}[")}
+    ((at, text),) = given.items() if len(given) == 1 else [(0, "")]
+    side = _SIDE.match(text)
+    if side is None or at > hook.line or (bound := side["from"] or side["to"]) is None:
+        return None
+    stays = "1" if found["inverse"] else "0"
+    if (side["value"] == stays) is (side["from"] is None):  # it keeps the first rows, as it should, or is not all
+        return None
+    place = replace(hook, line=at, source=lines[at].strip())
+    own = own_statement.at(process, place)
+    rows = f"[{bound}:]" if side["to"] else f"[:{bound}]"
+    text = f"{mask}{rows} = {side['value']}{side['rest'] or ''}"
+    why = (
+        f"The weight is trainable. Line {hook.line}, the only one of the script that registers a hook on a tensor, "
+        f"multiplies a gradient by {'1 - ' if found['inverse'] else ''}`{mask}`: rows in which `{mask}` is {stays} "
+        f"stay as they are. Line {at} has that turned round: the new rows are held, and the old ones train."
+    )
+    fix = f"Turn the rows of line {at} round, so that the old ones are held and the new ones train."
+    return Remedy(fix, text, place, own.changed(text) if own is not None else None, why)
 
 
 def _of_first_rows(process: Process, hook: Location, before: int) -> Remedy | None:

@@ -150,12 +150,12 @@ class _Cause(NamedTuple):
 def _cause(process: Process, row: dict[str, Any], replaced: bool, optimization: Optimization) -> _Cause:
     """The first cause that is seen. `replaced`: as in :func:`finding`; `optimization`: what does not hold them."""
     names = str(row["names"] or "")
-    listed_at = script_lines.only(process, "unregistered") if tensor_names.is_nameless(names) else None
-    if listed_at is not None:
-        held = set(_ATTRIBUTE.findall(listed_at.source))
-        why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
-        own = own_statement.at(process, listed_at)
-        edit = own.changed(registered_layers.text(process, own, listed_at)) if own is not None else None
+    made = script_lines.only(process, "unregistered") if tensor_names.is_nameless(names) else None
+    if made is not None:
+        listed_at = registered_layers.listed(process, made)
+        held, why = set(_ATTRIBUTE.findall(listed_at.source)), registered_layers.said(made, listed_at)
+        own, maker = own_statement.at(process, listed_at), "" if listed_at is made else made.function
+        edit = own.changed(registered_layers.text(process, own, listed_at, maker)) if own is not None else None
         return _Cause(why, FIX_LISTED, _LISTED.format(name=held.pop()) if len(held) == 1 else _IN_LIST, listed_at, edit)
     other = script_lines.replaced(process, tensor_names.each(names)) if replaced and names else None
     empty = empty_groups.of(optimization)

@@ -80,7 +80,8 @@ def of(process: Process) -> Unsynced | None:
     wanted = _wanted(chosen[0], condition)
     if ast.unparse(ast.parse(wanted)) == ast.unparse(chosen[0].test):
         return None
-    named = _named(process, place, lines, chosen[0].test)
+    both = _names(condition) & _names(chosen[0].test)  # what the step goes by, too, is right: the choice is not
+    named = None if both else _named(process, place, lines, chosen[0].test)
     if named is not None:
         return _by_name(place, named, chosen[0], condition)
     known = _names(condition) <= _names(chosen[0].test)

@@ -59,6 +59,6 @@ def with_float32_weights(optimization: Optimization, short: Location | None) -> 
     where = f"in place of line {short.line}" if kept and short else "before the optimizer is made"
     return (
         f"{kept or 'model = model.float()'}  # {where}\n"
-        f'with torch.autocast("{device}", dtype=torch.bfloat16):  # and around every other call of the model\n'
+        f'with torch.autocast("{device}", dtype=torch.bfloat16):  # and around each further call of the model\n'
         "    loss = criterion(model(x), y)"
     )
