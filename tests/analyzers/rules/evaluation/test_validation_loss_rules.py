@@ -287,3 +287,13 @@ def test_validation_nonfinite_says_no_more_of_the_training_than_is_known(make, c
     assert ("weights themselves are not broken" in finding.summary) == (case in ("finite after it", "not finite later"))
     assert ("may be broken as well" in finding.summary) == (case == "broken after it")
     assert finding.confidence == ("likely" if case in ("broken after it", "none") else "certain")
+
+
+@pytest.mark.parametrize(("calls", "status"), [(20, "passed"), (3, "fired")])
+def test_a_measure_of_generated_samples_does_not_mix_with_the_validation_loss(make, calls: int, status: str) -> None:
+    """A diffusion model is validated by its loss, and now and then by the error of what it generates in many calls."""
+    losses = np.where(np.arange(20) % 3 == 1, 300.0, 0.5)
+    forwards = np.where(np.arange(20) % 3 == 1, calls, 3)
+    evals = make.evals(20, 20) | {"loss": losses.tolist(), "forwards": forwards.tolist()}
+    evals |= {"losses": np.where(forwards == 20, 1, 3).tolist(), "samples": [300] * 20}
+    assert make.check("validation-fluctuation", make.process(evals=evals))[0] == status

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 _LEAST_PASSES = 3  # of one length: two may be alike by accident
 _NEARLY_ALL = 0.8  # share of the passes: one set of data gives one number of forwards, but for a short first look
+_MANY_CALLS = 4  # calls to a loss: two or three are of pairs and triplets that one loss compares
 NONE = "no pass was seen that measures the trained model: by losses, comparisons, or a loader of its own"
 GRAD = 2  # a code of evals.grad_mode: autograd was on
 
@@ -199,21 +200,34 @@ def training_loaders(process: Process) -> Floats:
 def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
 
-    Only the most frequent kind of pass (validation set, line of the script), so that two validation sets do not mix. In
-    a log made elsewhere, where nothing is known but the losses, those of the set that was evaluated most often, the
-    first one of several. Non-finite losses stay in; evaluations of a test set or of training data do not count, nor
-    do losses that a model puts out itself where the training lowers another one.
+    Only the most frequent kind of pass (validation set, line of the script, model, whether one loss stands for many
+    calls), so that two validation sets do not mix, nor losses with a measure of generated samples. In a log made
+    elsewhere, where nothing is known but the losses, those of the set that was evaluated most often, the first one of
+    several. Non-finite losses stay in; evaluations of a test set or of training data do not count, nor do losses that
+    a model puts out itself where the training lowers another one.
     """
     evals = process.evals
     chosen = passes(process) if evals.has("forwards") else np.ones(len(evals), dtype=bool)
     chosen = chosen & evals.known("loss") & ~evals.matches("purpose", "test") & ~evals.matches("purpose", "training")
     if not chosen.any() or loss_calls.own_beside_another(process):
         return np.empty(0), np.empty(0), np.empty(0)
-    columns = [_named_sets(evals), _validation_sets(process, chosen), evals["site"], evals["model"]]
+    columns = [
+        _named_sets(evals),
+        _validation_sets(process, chosen),
+        evals["site"],
+        evals["model"],
+        _of_many_calls(evals),
+    ]
     keys = np.stack([np.nan_to_num(column, nan=-1.0) for column in columns], axis=1)
     _kinds, inverse, counts = np.unique(keys[chosen], axis=0, return_inverse=True, return_counts=True)
     frequent = np.flatnonzero(chosen)[inverse.reshape(-1) == int(np.argmax(counts))]
     return evals["after_step"][frequent], evals["loss"][frequent], evals["samples"][frequent]
+
+
+def _of_many_calls(evals: Table) -> Floats:
+    """1 for each pass with far more calls than losses, whose answer takes many calls; else 0. Shape [evals]."""
+    losses = np.nan_to_num(evals["losses"])
+    return np.where((losses > 0) & (np.nan_to_num(evals["forwards"]) >= _MANY_CALLS * losses), 1.0, 0.0)
 
 
 def _named_sets(evals: Table) -> Floats:
