@@ -48,6 +48,17 @@ def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
     assert unknown_names.noted(code, make.process(), place) == code, "no lines were recorded at all"
 
 
+def test_an_argument_on_a_line_of_its_own_is_no_name_of_the_scripts(make) -> None:
+    """`collate_fn=self.collator,` assigns nothing: an example that reads collate_fn would not run."""
+    text = "def made(self):\n    size = 32\n    return DataLoader(\n        self.rows,\n        collate_fn=self.collator,\n"
+    process, place = recorded(make, text + "        batch_size=size)", 3, "made")
+    code = "loader = DataLoader(rows, batch_size=size, collate_fn=collate_fn)"
+    noted = unknown_names.noted(code, process, place)
+    assert noted.startswith(f"{unknown_names.NOTE}rows, collate_fn, loader\n"), noted
+    process, place = recorded(make, "def f(x):\n    a, b=split(x)\n    (c, d)=b, a", 3)
+    assert unknown_names.noted("print(a, b, c)", process, place) == "print(a, b, c)"
+
+
 def test_names_of_the_statement_where_the_fault_was_seen_are_the_scripts_own(make) -> None:
     """The example changes the call of the loader, the line to change is that of the dataset, which draws."""
     read = "def __getitem__(self, i):\n    r = self.rng\n    return r.normal()"

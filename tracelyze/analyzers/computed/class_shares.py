@@ -23,10 +23,17 @@ _TRAINED: Final = 1 / 3  # of the steps: before that a model may answer anything
 _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
 _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
 
-SAMPLED: Final = """weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample
-sampler = torch.utils.data.WeightedRandomSampler(weights, len(weights))
+DRAWN_BY: Final = """classes = labels.long().flatten()  # labels: the class of each training sample
+weights = 1.0 / torch.bincount(classes)[classes]
+"""
+"""An example: how often each sample is to be drawn. Those of a binary loss are floating-point numbers."""
+SAMPLED: Final = f"""{DRAWN_BY}sampler = torch.utils.data.WeightedRandomSampler(weights, len(weights))
 """
 """An example: rare classes more often, by the sampler of a loader."""
+JUDGED: Final = """# answers and labels: the classes that the model answers in a whole validation, and the right ones
+hits = ((answers == {rare}) & (labels == {rare})).sum()
+precision, recall = hits / (answers == {rare}).sum(), hits / (labels == {rare}).sum()  # of {named}"""
+"""An example: what tells whether a rare class is found."""
 _WEIGHED: Final = """counts = torch.bincount(labels).float()  # labels: the class of each training sample
 criterion = nn.CrossEntropyLoss(weight=counts.sum() / (len(counts) * counts))"""
 _POSITIVES: Final = """# labels: the class of each training sample, 0 or 1
@@ -84,6 +91,19 @@ def weighed(process: Process) -> str:
     """An example that gives rare classes more weight in the loss of the training."""
     line = _only_line(process)
     return {BINARY[0]: _POSITIVE_SAMPLES, BINARY[1]: _POSITIVES}.get(line.function if line else "", _WEIGHED)
+
+
+def already_weighed(line: Location | None) -> str:
+    """The end of a sentence, of a loss that is given weights; by the only line that gives them, where it is known."""
+    at = f" in line {line.line}" if line is not None else ""
+    return f": the loss is given a weight{at}. Where a rare class is missed all the same, look at how large it is."
+
+
+def judged(rare: str | None) -> str:
+    """How to judge a model whose loss is weighted: a sampler beside the weights would count rare classes twice."""
+    name = rare.removesuffix(".0") if rare is not None else "rare"
+    named = f"class {name}" if rare is not None else "`rare`, the number of a rare class"
+    return JUDGED.format(rare=name, named=named)
 
 
 def _by_batches_alone(known: list[Row], pure: int) -> Most | None:

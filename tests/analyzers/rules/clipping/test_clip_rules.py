@@ -151,6 +151,9 @@ def test_one_of_two_optimizers_is_unscaled(make) -> None:
     second = two_optimizers(make, norm | {"clipped_scaled": [False] * COUNT}, {"clipped_scaled": [True] * COUNT})
     assert make.check("clip-before-unscale", second)[2].diff.added == ["scaler.unscale_(head)"]
     assert make.check("clipping-always-active", second)[0] == "skipped"
+    unknown = two_optimizers(make, {"clipped_scaled": [True] * COUNT}, {"clips": [0] * COUNT})
+    summary = make.check("clip-before-unscale", unknown)[2].summary
+    assert summary.endswith("it cut all that it took, also what was unscaled before."), "the norm was not recorded"
     timely = two_optimizers(make, norm | {"clipped_scaled": [False] * COUNT}, {"clips": [0] * COUNT})
     assert make.check("clip-before-unscale", timely)[0] == "passed"
     in_loop = two_optimizers(make, norm | {"clipped_scaled": [True] * COUNT}, {"clips": [0] * COUNT}, indent="    ")

@@ -80,6 +80,11 @@ def test_a_loss_that_was_made_with_weights_is_not_advised_to_have_some(make, tex
     _, _, finding = make.check("class-imbalance", make.process(sites=sites, more=more))
     assert ("the loss is given a weight" in finding.fix) == weighed
     assert ("Unless you already do" in finding.fix) != weighed
+    assert ("WeightedRandomSampler" in finding.fix_code) != weighed, "it would count rare classes twice"
+    assert ("# of class 1" in finding.fix_code) == weighed
+    if weighed:
+        assert finding.location.source.strip().startswith(("criterion", "pos_weight"))
+        assert f"in line {finding.location.line}" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,7 @@ def test_rare_classes_are_drawn_where_batches_are_made(make, call: str, loader: 
     steps = make.steps() | {"loader": [loader] * 400}
     finding = make.check("class-imbalance", make.process(steps, sites=sites, loaders=loaders, more=tables))[2]
     assert code in finding.fix_code
+    assert "bincount(classes)[classes]" in finding.fix_code and "labels.long()" in finding.fix_code, "floats, too"
     assert ("DataLoader" in finding.fix_code) == code.startswith("loader")
 
 

@@ -421,6 +421,7 @@ def test_accelerate_divides_each_loss_where_no_line_does(make, accumulates: bool
     assert ("accelerator.backward(loss * 4)" in code) is accumulates
     assert ("for words, tags in micro_batches:" in code) is accumulates
     assert 'F.cross_entropy(model(words), tags, reduction="sum") / targets' in code
+    assert code.startswith("import itertools  # at the top of the file\n") is accumulates
     if accumulates:
         compile(code, "example", "exec")
     undivided = per_step.example(optimization, process.site(2), None, 0)

@@ -45,6 +45,9 @@ def test_gradients_at_the_end_of_the_format(make) -> None:
     scaled = half(make, scale=[8.0] * COUNT)
     assert underflow(make, scaled, gradients(0.6, QUANTUM / 4))[0] == "fired", "a scale that is too small"
     assert underflow(make, scaled, gradients(0.6, 8 * QUANTUM))[0] == "passed", "well above it"
+    assert "no larger than 1.79e-07, close to the smallest number" in finding.summary
+    least = underflow(make, half(make), gradients(0.6, QUANTUM))[2].summary
+    assert "half of the others are the smallest number that float16 can hold here, 5.96e-08." in least
 
 
 def test_the_title_counts_the_gradients_that_underflow_alone(make) -> None:

@@ -52,9 +52,11 @@ def remedy(
     if own is None or not text:
         return (FIX if scheduler else BY_HAND), (own is not None and _in_proportion(own)) or EXAMPLE
     fix = (
-        "Make a scheduler of its own for each parameter group, with the rates of that group and its param_group_index."
+        "Make a scheduler of its own for each parameter group, with the rates of that group and its param_group_index, "
+        "and attach each to the engine, as this one is."
     )
-    return fix, f"# for the first group, with its rates; another one for each further group\n{own.dedented(text)}"
+    others = "another one, by another name, for each further group"
+    return fix, f"# for the first group, with its rates; {others}\n{own.dedented(text)}"
 
 
 def _in_proportion(own: OwnStatement) -> str:

@@ -35,10 +35,10 @@ _BY_CLASS: Final = (
 )
 _IF_UNUSED: Final = " If no real token has class {value}, setting it as ignore_index is enough."
 _NOWHERE_ELSE: Final = (
-    " Or set it as ignore_index: no other target in these calls has class {value}, so no real token is lost."
+    " Or set class {value} as ignore_index: no other target in these calls has it, so no real token is lost."
 )
 _BEHIND_END: Final = (
-    " Or set it as ignore_index: class {value} is the target of padding and of id {end} alone, which stands before the "
+    " Or set class {value} as ignore_index: it is the target of padding and of id {end} alone, which stands before the "
     "padding of every row. If that is the end symbol, no real token is lost."
 )
 _HANDED: Final = (

@@ -35,6 +35,7 @@ OF_A_LOOP: Final = (
     "    (loss / targets).backward()"
 )
 OF_ACCELERATE: Final = (
+    "import itertools  # at the top of the file\n\n"
     "batches = iter(loader)\n"
     "while micro_batches := list(itertools.islice(batches, {count})):\n"
     "    targets = sum(({y} != -100).sum() for _, {y} in micro_batches)  # -100: the loss's ignore_index\n"

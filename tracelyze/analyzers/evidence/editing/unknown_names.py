@@ -26,6 +26,8 @@ _NO_VARIABLES: Final = frozenset(dir(builtins)) | {
 """What an import names; a class, which has a capital, is imported as well."""
 _WORD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!=(?!=))")
 _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
+_KEYWORD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)=(?!=)")
+"""An argument of a call, as it is written by custom: no space around the sign."""
 _STRING: Final = re.compile(r"""(?<![A-Za-z])(?P<kind>[rbfRBF]{0,2})(?:"[^"\n]*"|'[^'\n]*')""")
 _FIELD: Final = re.compile(r"\{([^{}]*?)(?:![rsa])?(?::[^\[\](){}]*)?\}")
 _DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
@@ -194,7 +196,10 @@ def attributes_of_self(code: str) -> set[str]:
 def _words(line: str) -> set[str]:
     text = _STRING.sub(_fields, line).split("  #")[0]
     taken = _DEFAULT if _HEAD.match(text) else _ASSIGNED
-    words = set(_WORD.findall(text)) | set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
+    named = set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
+    if taken is _ASSIGNED and (text.rstrip().endswith(",") or text.count(")") > text.count("(")):
+        named -= set(_KEYWORD.findall(text))  # within a call that began on a line above
+    words = set(_WORD.findall(text)) | named
     return words if text.lstrip().startswith(("for ", "async for ")) else words - set(comprehended(text))
 
 

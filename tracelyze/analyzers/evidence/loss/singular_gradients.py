@@ -20,6 +20,12 @@ _BRANCH: Final = (
     " Do so inside of where(): it chooses among values, and the gradient of the branch that it leaves out is still "
     "computed, where 0 times infinity is NaN."
 )
+_UNKNOWN: Final = (
+    "Find the operation first: with anomaly detection PyTorch stops at the first one whose backward returns NaN, and "
+    "names the line that called it. Then keep what goes into it away from its edge, by a small constant or a clamp, or "
+    "leave each row of a mask a position."
+)
+_DETECTED: Final = "torch.autograd.set_detect_anomaly(True)  # before the training begins; slow: take it out again"
 _CODE: Final = {
     "sqrt": "root = torch.sqrt(square + 1e-8)",
     "rsqrt": "inverse = torch.rsqrt(variance + 1e-8)",
@@ -45,10 +51,12 @@ _LOGARITHMS: Final = ("log", "log2", "log10")
 def advice(process: Process, operations: str, place: Location | None) -> tuple[str, str, Diff | None]:
     """What to do about the operations that the collector named, an example, and the edit of the line of one of them."""
     named = [one for one in operations.split(", ") if one]
+    if not named:
+        return _UNKNOWN, _DETECTED, None
     if attended_rows.MASKED in named:
         return *attended_rows.advice(process), None
     own = [one for one in named if place is not None and script_lines.singular_of(process, [one]) == place]
-    operation = (own or named or ["sqrt at 0"])[0]
+    operation = (own or named)[0]
     name = re.split(r" (?:at|of|by|below)\b", operation)[0]
     diff = None
     if own and name in _LOGARITHMS:

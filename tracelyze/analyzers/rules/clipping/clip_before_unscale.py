@@ -109,6 +109,11 @@ def _cut(optimization: Optimization, bad: Mask, partly: bool) -> str:
     norm, limit, scale = steps["grad_norm"], steps["clip_max_norm"], steps["scale"]
     known = bad & (steps["grad_norm_source"] == clip_values.RETURNED) & (limit > 0) & (norm > 0) & (scale > 0)
     known &= np.isfinite(norm)
+    if not known.any() and partly:
+        return (
+            "As soon as their unscaled norm is above max_norm divided by the scale, it cut all that it took, also what "
+            "was unscaled before."
+        )
     if not known.any():
         return "It cut every gradient whose unscaled norm is above max_norm divided by the scale."
     norm, limit, scale = norm[known], limit[known], scale[known]

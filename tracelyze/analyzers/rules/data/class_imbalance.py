@@ -60,7 +60,9 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     rare = f", and only {fewest:,} of class {least}" if exact else ""
     part = percent(share) if exact else f"at least {percent(share)}"
     line = process.location("loss") or optimization.loss_location
-    weighed = (line is not None and "weight" in line.source) or bool(recorded_text.matching(process, weighed_down.MADE))
+    lines = recorded_text.matching(process, weighed_down.MADE)
+    weighed = (line is not None and "weight" in line.source) or bool(lines)
+    weights = lines[0] if len(lines) == 1 else line
     always = one_answer.always(process, most, share, limits)
     drawn = one_answer.drawn(process, most, share, limits) if exact else None
     down = weighed_down.find(process, most, counts) if exact else None
@@ -84,11 +86,13 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         else weighed_down.FIX
         if down
         else "Judge the model by precision and recall, or by the area under the curve"
-        + (": the loss is given a weight." if weighed else WEIGH.format(others if two else "the rare ones")),
+        + (class_shares.already_weighed(weights) if weighed else WEIGH.format(others if two else "the rare ones")),
         fix_code=down.code
         if down
         else _sampled(process, optimization.loader)
-        if exact or weighed
+        if drawn or (exact and not weighed)
+        else class_shares.judged(least if exact else None)
+        if weighed
         else class_shares.weighed(process),
         diff=down.diff if down else None,
         first_step=timing.step_at(optimization, 0),
@@ -99,7 +103,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             Evidence("targets looked at", sum(counts.values()), "targets", *limits.against("targets"), role="basis"),
         ],
         location=(drawn.place if drawn else down.place if down else None)
-        or (class_shares.sampled_at(optimization, line) if exact or weighed else line),
+        or (weights if weighed else class_shares.sampled_at(optimization, line) if exact else line),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
@@ -112,7 +116,7 @@ def _sampled(process: Process, loader: Mapping[str, Any]) -> str:
     the indices of a loop that draws its batches itself."""
     weights = class_shares.SAMPLED
     if not loader:
-        return f"{weights.partition(chr(10))[0]}\n{DRAWN}"
+        return f"{class_shares.DRAWN_BY}{DRAWN}"
     if held_generators.by_trainer(process, loader):
         return f"{weights}{BY_TRAINER}"
     return f"{weights}{loader_arguments.example(process, loader, {'sampler': 'sampler'}, dropped='shuffle')}"

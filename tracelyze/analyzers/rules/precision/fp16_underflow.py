@@ -54,12 +54,17 @@ def _finding(
     begins, others = small_scales.begins_at(optimization) if scaled else None, usual[usual > 0]
     place = small_scales.place(optimization) if begins is not None else None
     left = float(np.median(others)) if len(others) else 0.0
-    close = (
-        f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 can "
-        f"hold here, {number(smallest)}. Anything smaller is silently lost."
-        if left
-        else f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
-    )
+    close = f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
+    if number(left) == number(smallest):
+        close = (
+            f", and half of the others are the smallest number that float16 can hold here, {number(smallest)}. Anything "
+            "smaller is silently lost."
+        )
+    elif left:
+        close = (
+            f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 can "
+            f"hold here, {number(smallest)}. Anything smaller is silently lost."
+        )
     why = "" if by_hand else " Nothing scales the loss."
     if scaled:
         why = " The loss scale is too small for these gradients."
