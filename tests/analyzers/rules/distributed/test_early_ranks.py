@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.evidence.candidates import unprepared
 from tracelyze.analyzers.evidence.ranks import batches_of_ranks, early_ranks
 from tracelyze.collectors.program.loading.early_ranks import asked_by
 
@@ -45,6 +46,27 @@ def test_what_is_said_of_it() -> None:
     assert "Nothing divides" not in summary
     title, _ = batches_of_ranks.said("Both", 2, 8, {"sampler": "RandomSampler"}, None)
     assert title.endswith("nothing divides them")
+    title, summary = batches_of_ranks.said("Both", 2, 8, {"sampler": "Buckets"}, None)
+    assert title.endswith("Buckets gives each the same"), "it may divide them, by wrong numbers"
+    assert "Nothing divides" not in summary
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("load = DataLoader(data, batch_sampler=buckets)", "yield from batches[rank : len(batches) // ranks * ranks"),
+        ("load = DataLoader(data, sampler=buckets)", "yield from indices[rank : len(indices) // ranks * ranks"),
+    ],
+)
+def test_a_sampler_of_the_scripts_own_stays_and_divides(make: Any, line: str, example: str) -> None:
+    """Another sampler in its place would lose what it does: batches of similar lengths, say."""
+    site = MADE | {"source": line, "excerpt": line, "excerpt_line": 40, "file": "train.py", "function": "f"}
+    place, fix, code = unprepared.divided(make.process(sites=[site]), {"made_at": 1, "sampler": "Buckets"}, False)
+    assert place is None
+    assert fix.startswith("Have Buckets give each rank")
+    assert example in code
+    plain = unprepared.divided(make.process(sites=[site]), {"made_at": 1, "sampler": "RandomSampler"}, False)
+    assert "Buckets" not in plain[1]
 
 
 class Told:

@@ -30,6 +30,11 @@ def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple
     left = None if by_hand else early_ranks.of(process, loader) or of(process, loader)
     if left is not None:
         return left.line, left.fix, left.code
+    sampler = "" if by_hand else batches_of_ranks.own_sampler(loader)
+    if sampler and "Distributed" not in sampler:
+        items = "batches" if "batch_sampler" in loader_arguments.own_sampler(process, loader) else "indices"
+        code = batches_of_ranks.OWN_CODE.format(sampler=sampler, items=items)
+        return None, batches_of_ranks.OWN.format(sampler=sampler), code
     fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
     if by_hand and (drawn := _of_own_draw(process)):
         code = batches_of_ranks.SEED_CODE + drawn

@@ -34,6 +34,26 @@ SHARDS_CODE = (
 )
 
 
+OWN = (
+    "Have {sampler} give each rank a part of its own, by the rank and the number of ranks at the time when it is gone "
+    "through; all ranks have to shuffle alike."
+)
+OWN_CODE = (
+    "# in {sampler}.__iter__; {items}: the list of all that it gave until now. Its __len__ shrinks as well\n"
+    "rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()\n"
+    "yield from {items}[rank : len({items}) // ranks * ranks : ranks]"
+)
+_OF_TORCH = ("RandomSampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler")
+_INFINITE = "_InfiniteConstantSampler"
+
+
+def own_sampler(loader: Mapping[str, Any] | None) -> str:
+    """The class of the loader's sampler where it is none of those of torch that know of no ranks: it may divide the
+    data, and was told wrong numbers, or did so too early."""
+    name = str((loader or {}).get("sampler") or "")
+    return "" if (loader or {}).get("iterable") or name in (*_OF_TORCH, _INFINITE, "none") else name
+
+
 def divided(by_hand: bool, iterable: bool) -> tuple[str, str]:
     """How to give each rank samples of its own, in words and as code: batches made by hand, or those of a loader."""
     if by_hand:
@@ -83,4 +103,7 @@ def said(
         asked = f"{early} asked for the rank as it was made, before there was a process group: each took itself for the"
         return f"{title}: {early} was made too early", f"In the first pass {who} {same}. {asked} only rank, and {whole}"
     order = "" if later_alike is None else " In later passes the orders are not all the same."
+    if sampler := own_sampler(loader):
+        same = f"In the first pass {who} {same}.{order} {sampler} gives each the same batches{alone}."
+        return f"{title}: {sampler} gives each the same", same
     return f"{title}: nothing divides them", f"In the first pass {who} {same}.{order} Nothing divides the data: {whole}"
