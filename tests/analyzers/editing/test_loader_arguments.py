@@ -180,3 +180,38 @@ def test_a_finding_about_an_argument_points_to_its_line(make: Any) -> None:
     finding = make.check("too-many-workers", process)[2]
     assert (finding.location.line, finding.location.source) == (5, "num_workers=16,")
     assert "\n".join(finding.excerpt.lines).startswith("    loader = DataLoader(")
+
+
+BEGUN = """def get_train_dataloader(self):
+    return DataLoader(
+        self.train_dataset,
+        batch_size=self.args.batch,{shuffled}
+        collate_fn=self.collator,
+        num_workers=2,
+        drop_last=True,
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "arguments"),
+    [
+        ("", {"shuffle": "True"}),
+        (" shuffle=False,", None),  # two on one line: nothing is known of one
+        ("\n        shuffle=False,", {"shuffle": "True"}),
+        ("\n        sampler=picked,", None),  # beside which it takes none
+    ],
+)
+def test_a_call_that_is_longer_than_what_was_recorded_of_it(
+    make, shuffled: str, arguments: dict[str, str] | None
+) -> None:
+    """Its beginning with the new argument: an invented call would lose the rest, and name what is not there."""
+    process = make.process(sites=sites_of(BEGUN.format(shuffled=shuffled), dataloader="return DataLoader("))
+    code = loader_arguments.example(process, LOADER | {"collated_by": "made"}, {"shuffle": "True"})
+    if arguments is None:
+        assert code.startswith("loader = DataLoader(dataset, ")
+        return
+    assert code.startswith("return DataLoader(\n    self.train_dataset,\n    batch_size=self.args.batch,\n")
+    assert code.endswith("    # its other arguments, as they are\n    shuffle=True,\n)")
+    assert "shuffle=False" not in code
+    compile(f"def f(self):\n    {code.replace(chr(10), chr(10) + '    ')}", "example", "exec")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence.editing import own_names, trainer_examples
+from tracelyze.analyzers.rules.nonfinite import loss_nonfinite
 from tracelyze.diagnosis import Location
 
 CLASSIC = """\
@@ -309,3 +310,41 @@ def test_the_tokenizer_goes_by_its_name(make, line: str, own: str) -> None:
     process = process_of(make, CLASSIC, data=line)
     code = own_names.in_example('tokenizer.add_special_tokens({"pad_token": "<pad>"})', process, None)
     assert code == f'{own}.add_special_tokens({{"pad_token": "<pad>"}})'
+
+
+@pytest.mark.parametrize(
+    ("function", "made", "called", "whole"),
+    [
+        ("main", "opt = Adam(model.encoder.parameters())", "loss = f(model(x), y)", "model"),
+        ("main", "opt = Adam(net.encoder.parameters())", "loss = f(net(x), y)", "net"),
+        ("main", "opt = Adam(state.net.parameters())", "loss = f(state.net(x), y)", "state.net"),  # nothing calls state
+        ("Net.configure_optimizers", "opt = Adam(self.encoder.parameters())", "loss = f(self(x), y)", "self"),
+        ("configure_optimizers", "opt = Adam(", "loss = f(self(x), y)", "self"),
+    ],
+)
+def test_what_no_optimizer_holds_is_in_none_of_the_parts_that_it_was_given(
+    make: Any, function: str, made: str, called: str, whole: str
+) -> None:
+    process = make.process(
+        sites=[site(1, "optimizer", 3, made, function, made), site(2, "loss", 9, called, "step", called)]
+    )
+    code = "group = [p for p in model.parameters() if id(p) not in held]"
+    assert f"in {whole}.parameters()" in own_names.in_example(code, process, process.site(1))
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("trainer.fit(model, loader)", "# in training_step"),
+        ("trainer.train()", "from transformers import TrainerCallback"),
+        ("optimizer.step()", "if not torch.isfinite(loss):"),
+    ],
+)
+def test_a_trainer_stops_at_a_loss_that_is_not_finite_without_a_backward_of_the_scripts(make, line, first) -> None:
+    """A second backward would raise: the trainer makes its own."""
+    process = make.process(sites=[site(1, "step", 3, line, "main", line)])
+    code = trainer_examples.in_example(loss_nonfinite.FIX_CODE, process)
+    assert code.startswith(first)
+    assert ("loss.backward()" in code) == line.startswith("optimizer")
+    assert "error_if_nonfinite=True" in code
+    compile(code, "example", "exec")

@@ -50,8 +50,9 @@ def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
 
 def test_an_argument_on_a_line_of_its_own_is_no_name_of_the_scripts(make) -> None:
     """`collate_fn=self.collator,` assigns nothing: an example that reads collate_fn would not run."""
-    text = "def made(self):\n    size = 32\n    return DataLoader(\n        self.rows,\n        collate_fn=self.collator,\n"
-    process, place = recorded(make, text + "        batch_size=size)", 3, "made")
+    text = "def made(self):\n    size = 32\n    return DataLoader(\n        self.rows,\n"
+    text += "        collate_fn=self.collator,\n        batch_size=size)"
+    process, place = recorded(make, text, 3, "made")
     code = "loader = DataLoader(rows, batch_size=size, collate_fn=collate_fn)"
     noted = unknown_names.noted(code, process, place)
     assert noted.startswith(f"{unknown_names.NOTE}rows, collate_fn, loader\n"), noted

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples, unknown_names
+from tracelyze.analyzers.evidence.editing.optimizers import returned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,8 @@ _CLIPPED: Final = re.compile(
 )
 _PLAIN_STEP: Final = re.compile(r"^(?P<indent>[ \t]*)optimizer\.step\(\)", re.MULTILINE)
 _TEXT: Final = re.compile(r"""(?P<string>(?P<f>f?)(?:"[^"\n]*"|'[^'\n]*'))|(?P<comment>\#[^\n]*)""")
+_OF_ALL: Final = "if id(p) not in held"
+"""In an example that goes over all parameters of a model."""
 _FORWARD_LINES: Final = 5  # lines above the loss among which the model is called
 
 
@@ -92,6 +95,7 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
     ways = {(match["holder"], match["method"]) for match in passed}
     loss = backward or _told(process, "backward", _PASSED_BACKWARD, location)
     model = model_at(process, location)
+    model = _whole(process, location, model) if _OF_ALL in code else model
     names = {
         "loss": loss if "." not in loss or "loss = " not in code else "",
         "model": model,
@@ -183,6 +187,14 @@ def model_at(process: Process, location: Location | None) -> str:
     if name != "model" and _calls("model", there) and not re.search(bare, there):
         return ""  # the name of another function, where this one calls it as the example does
     return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute
+
+
+def _whole(process: Process, location: Location | None, model: str) -> str:
+    """The model that a part belongs to: what an optimizer does not hold is in none of the parts that its line names."""
+    if location is not None and location.function.rpartition(".")[2] == returned.CONFIGURE:
+        return "self"
+    holder, everywhere = model.rpartition(".")[0], "\n".join(one.source for one in recorded_text.lines(process))
+    return holder if holder and _calls(holder, everywhere) else model
 
 
 def trained(process: Process) -> set[str]:

@@ -35,6 +35,21 @@ _LOOK_BY: Final = {
     "    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):\n        {look}\n\n"
     "{trainer}.add_callback(Look())",
 }
+_STOP: Final = re.compile(
+    r"\Aif not torch\.isfinite\(loss\):.*\nloss\.backward\(\)\n.*error_if_nonfinite=True\n\)\Z", re.DOTALL
+)
+_STOP_BY: Final = {
+    "fit": "# in training_step, above what it returns:\nif not torch.isfinite(loss):\n"
+    '    torch.save(batch, "bad_batch.pt")\n    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")\n\n'
+    "# a method beside it, which raises at a gradient that is NaN or Inf, and changes no other:\n"
+    "def on_before_optimizer_step(self, optimizer):\n"
+    "    torch.nn.utils.clip_grad_norm_(self.parameters(), 1e30, error_if_nonfinite=True)",
+    "train": "from transformers import TrainerCallback  # before it trains\n\nclass Stop(TrainerCallback):\n"
+    "    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):\n"
+    "        # raises at a gradient that is NaN or Inf, as that of such a loss, and changes no other:\n"
+    "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e30, error_if_nonfinite=True)\n\n"
+    "{trainer}.add_callback(Stop())",
+}
 _WORKERS: Final = re.compile(
     r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+)(?P<stay>.*persistent_workers=True)?.*\)$", re.MULTILINE
 )
@@ -86,6 +101,8 @@ def in_example(code: str, process: Process) -> str:
     if look is not None:
         said = look["look"].replace("model.", "self.") if method == "fit" else look["look"]
         return _LOOK_BY[method].format(look=said, trainer=trainer)
+    if _STOP.match(code):
+        return _STOP_BY[method].replace("{trainer}", trainer)
     if method == "fit":
         code = _PER_BATCH.sub(_INTERVAL.replace('"epoch"', '"step"'), _SCHEDULER.sub(_INTERVAL, code))
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)

@@ -57,13 +57,13 @@ def _finding(
     close = f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
     if number(left) == number(smallest):
         close = (
-            f", and half of the others are the smallest number that float16 can hold here, {number(smallest)}. Anything "
-            "smaller is silently lost."
+            f", and half of the others are the smallest number that float16 can hold here, {number(smallest)}. "
+            "Anything smaller is silently lost."
         )
     elif left:
         close = (
-            f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 can "
-            f"hold here, {number(smallest)}. Anything smaller is silently lost."
+            f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 "
+            f"can hold here, {number(smallest)}. Anything smaller is silently lost."
         )
     why = "" if by_hand else " Nothing scales the loss."
     if scaled:

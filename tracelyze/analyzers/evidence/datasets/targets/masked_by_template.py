@@ -17,7 +17,7 @@ _WHY: Final = (
     "With assistant_only_loss the chat template says what counts: what stands between its {% generation %} and "
     "{% endgeneration %}. The end symbol stands behind that."
 )
-_FIX: Final = "Write the end symbol of an answer within the generation block, before {% endgeneration %}."
+_FIX: Final = "Move the end symbol of an answer into the generation block, before {% endgeneration %}."
 _CODE: Final = "{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
 _ALONE: Final = re.compile(r"""\s*(?P<q>["'])\{%-?\s*endgeneration\s*-?%\}(?P=q)\s*$""")
 _SYMBOL: Final = re.compile(r"""\s*(?P<q>["'])\{\{-?\s*(?:'[^']*'|"[^"]*")\s*-?\}\}(?P=q)\s*$""")
