@@ -16,7 +16,7 @@ NOTING = {"at": 0, "add": 0, "here": 0, "of": 1, "called_by": 1, "around": 0, "s
 """Methods of Sites, and functions that hand a role on to one, with its place among the arguments."""
 GROWING = {"GrowingLists": 1, "GrowingValues": 2, "GrowingCaches": 1}
 ASKING = {"location", "locations", "functions"}
-HANDED_ON = {"load", "save", "load_state_dict", "from_pretrained", "keeps-parts", "fills"}
+HANDED_ON = {"load", "save", "load_state_dict", "from_pretrained", "keeps-parts", "keeps-inside", "fills"}
 """Roles that a function of the collector gets from another one."""
 
 

@@ -1081,6 +1081,11 @@ END_OF_RUN: Final = (
         "frozen-parameters",
         lines=("hidden = checkpoint(self.block, number, hidden, use_reentrant=True)",),
     ),
+    faulty(
+        "checkpointed_by_settings",
+        "frozen-parameters",
+        lines=('checkpointing = {"use_reentrant": True, "preserve_rng_state": False}',),
+    ),
     faulty("loss_of_read_numbers", "frozen-parameters", consequences=STUCK, lines=("chosen = torch.tensor(chosen)",)),
     faulty(
         "validation_losses_kept",

@@ -33,6 +33,7 @@ EVENT_KINDS: Final = {
     "policy-acted": "how far the trained policy is from the one that acted, before the first update since, as JSON",
     "unstepped-optimizer": "no step of an optimizer whose tensors a backward reaches",
     "frozen-in-vain": "an attribute was set that was to freeze tensors and does not",
+    "checkpointed-in-vain": "reentrant checkpointing was given no tensor that needs a gradient, with autograd on",
     "random-and-frozen": "matrices behind a loss are frozen as they were filled, beside others that were loaded: names",
     "kept-weights": "weights of a module that a load left as they were, as JSON",
     "kept-state": "weights that a module handed out were saved or loaded after steps that changed them, as JSON",

@@ -46,6 +46,11 @@ for step in range(120):
         losses = [] if how == "cleared" else losses
         for _ in range(12):
             losses.append((step, net(torch.rand(1, 4))))
+    elif how == "episode":
+        episode = {"values": []}
+        for _ in range(12):
+            episode["values"].append(net(torch.rand(1, 4)).sum())
+        losses.append(episode)
 assert sys.getprofile() is None
 print("done")
 """
@@ -60,6 +65,7 @@ print("done")
         ("item", []),
         ("bunches", ["losses.append((step, net(torch.rand(1, 4))))"]),
         ("cleared", []),
+        ("episode", ["losses.append(episode)"]),
     ],
 )
 def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, lines: list[str]) -> None:
@@ -69,6 +75,8 @@ def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, line
     assert collected.process.stdout == "done\n"
     (process,) = collected.run.processes
     assert [one.source for one in process.locations("keeps")] == lines
+    inside = ['episode["values"].append(net(torch.rand(1, 4)).sum())'] * (how == "episode")
+    assert [one.source for one in process.locations("keeps-inside")] == inside
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
 
 

@@ -214,7 +214,14 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
             return ""
         entry = 'value.detach() if hasattr(value, "detach") else value'
         return f"{statement[:begin]}{{key: {entry} for key, value in {name}.items()}}{statement[end:]}"
+    if _keeps_parts(optimization, line):
+        return f"entry.append(value.detach())  # where {name} is filled, of what it holds with a graph"
     return f'{statement[:begin]}{name}.detach() if hasattr({name}, "detach") else {name}{statement[end:]}'
+
+
+def _keeps_parts(optimization: Optimization, line: Location) -> bool:
+    """Whether what the line stores was seen to be no tensor, and to hold some."""
+    return line.file_line in {one.file_line for one in optimization.process.locations("keeps-parts")}
 
 
 def _of_a_call(optimization: Optimization, line: Location) -> str:
@@ -224,7 +231,7 @@ def _of_a_call(optimization: Optimization, line: Location) -> str:
     given = append.args[0] if append is not None and len(append.args) == 1 else None
     if own is None or not isinstance(given, ast.Call) or any(word in own.parsed.text_of(given) for word in FREED):
         return ""
-    parts = line.file_line in {one.file_line for one in optimization.process.locations("keeps-parts")}
+    parts = _keeps_parts(optimization, line)
     if parts and parsed_line.name_of(given.func)[:1].isupper():  # it puts together what was computed before
         return own.dedented(_of_parts(own.parsed, given))
     if parts:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tracelyze.collectors import current
 from tracelyze.collectors.hooks import (
+    activation_checkpoints,
     casts,
     checkpoint_files,
     construction,
@@ -112,8 +113,7 @@ def _put_in_place(torch: Any, options: CollectOptions) -> None:
 
 
 def _hide_from_compiler(torch: Any) -> None:
-    functional, utils = torch.nn.functional, torch.nn.utils
-    scaler = torch.amp.grad_scaler.GradScaler
+    functional, utils, scaler = torch.nn.functional, torch.nn.utils, torch.amp.grad_scaler.GradScaler
     wrappers = [
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         *([utils.clip_grads_with_norm_] if hasattr(utils, "clip_grads_with_norm_") else []),
@@ -390,6 +390,7 @@ def _construction(torch: Any) -> None:
     casts.install(torch, lambda frame: recorder().cast(frame))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
     seeds.install(lambda name, is_seed: recorder().fire("seeded", name, is_seed))
+    activation_checkpoints.install(torch, lambda inside: recorder().fire("checkpointed_in_vain", inside))
 
 
 def _loading(torch: Any) -> None:

@@ -8,6 +8,7 @@ passed_over(calls)                calls without autograd, in a row, of a step th
 loss(value)                       a loss function returned (a scalar tensor)
 loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
 seeded(name)                      a global generator of random numbers was seeded: "python", "numpy"
+checkpointed_in_vain(function)    reentrant checkpointing of this function was given no tensor that needs a gradient
 filled(tensor)                    a function of torch.nn.init filled it with random numbers
 state_taken(module, state)        a module handed out its weights by name
 state_loading(module, given)      it is about to take in those of `given`
@@ -66,7 +67,7 @@ EVENTS = (
     "exhausted", "before_first_step", "before_step", "first_step", "after_step", "opened", "every_second", "logged",
     "scheduled", "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored",
     "vectors_taken", "pretrained", "file_saved", "file_loaded", "reported", "evaluation_begins", "evaluation_ends",
-    "finished",
+    "checkpointed_in_vain", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

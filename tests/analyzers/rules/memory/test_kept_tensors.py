@@ -387,6 +387,37 @@ def test_what_a_call_gives_may_be_no_tensor_and_hold_some(make: Any, line: str, 
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
 
 
+FILLED = """\
+    self.env.reset()
+    batch = {"obs": [], "value": []}
+    {line}
+    return batch"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "edited"),
+    [
+        ([3], 3, 'batch["value"].append(q.gather(1, a).squeeze(1).detach())'),
+        ([3, 9], 5, ""),  # which of them is meant is not known
+        ([], 5, ""),
+    ],
+)
+def test_a_line_that_fills_what_another_one_keeps(make: Any, lines: list[int], number: int, edited: str) -> None:
+    line = 'batch["value"].append(q.gather(1, a).squeeze(1))'
+    recorded = [*meter(make, "self.episodes.append(episode)").process.sites.records()]
+    recorded += [one | {"site": 9, "role": "keeps-parts"} for one in recorded if one["role"] == "keeps"]
+    text = {"excerpt": FILLED.replace("{line}", line), "excerpt_line": 1, "source": line, "function": "run"}
+    inside = {"role": "keeps-inside", "file": "b.py"} | text
+    recorded += [inside | {"site": 10 + one, "line": one} for one in lines]
+    count = 400
+    process = make.process(make.steps() | {"live_graphs": [2 + one for one in range(count)]}, sites=recorded)
+    finding = make.check("memory-leak", process)[2]
+    assert finding.location.line == number
+    assert finding.fix_code.endswith(edited) if edited else "hasattr(episode" not in finding.fix_code
+    assert ("keeps a tensor beyond" in finding.summary) == (not lines), finding.summary
+    assert ("the lines 3 and 9" in finding.summary) == (len(lines) == 2)
+
+
 HANDING = """\
 for x, y in batches:
     loss = F.mse_loss(model(x), y)

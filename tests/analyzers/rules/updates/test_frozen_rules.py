@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tracelyze.analyzers.computed.gradients.trainable import unheld
@@ -33,6 +34,7 @@ FREE = {
 
 
 RAN = [{"module": "item.first"}, {"module": ""}]
+OTHERS = [{"module": "other"}]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_layer_that_is_only_copied(make, missed: int, kind: str, known: bool) 
     modules += [{"model": 0, "module": "encoder", "kind": kind, "made_at": None}]
     site = {"site": 4, "role": "module", "file": "a.py", "function": "__init__", "line": 5, "excerpt_line": 5}
     sites = [site | {"excerpt": PATTERN, "source": PATTERN.split("\n", maxsplit=1)[0]}]
-    process = make.process(sites=sites, more={"reach": reach, "activations": [], "modules": modules})
+    process = make.process(sites=sites, more={"reach": reach, "activations": OTHERS, "modules": modules})
     finding = make.check("frozen-parameters", process)[2]
     assert (finding.severity, finding.location.line) == ("info", 5)
     assert ("TransformerEncoder calls copies of layer" in finding.summary) == known
@@ -143,6 +145,54 @@ def test_reentrant_checkpointing_behind_frozen_layers(make, missed: int, named: 
     finding = make.check("frozen-parameters", process)[2]
     assert ("line 7 checkpoints with use_reentrant=True" in finding.summary) == named
     assert finding.fix_code.endswith("use_reentrant=False)") == named
+
+
+@pytest.mark.parametrize(
+    ("line", "role", "edited"),
+    [
+        ("checkpointing = {'use_reentrant': True}", "reentrant", "checkpointing = {'use_reentrant': False}"),
+        (
+            "hidden = checkpoint(layer, hidden)",
+            "checkpointed",
+            "hidden = checkpoint(layer, hidden, use_reentrant=False)",
+        ),
+        ("hidden = checkpoint(layer, hidden, **settings)", "checkpointed", ""),
+        (
+            "model.gradient_checkpointing_enable()",
+            "reentrant",
+            'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
+        ),
+    ],
+)
+@pytest.mark.parametrize("sampled", [True, False])
+def test_checkpointing_that_was_given_nothing_with_a_gradient(
+    make, line: str, role: str, edited: str, sampled: bool
+) -> None:
+    place = {"file": "a.py", "function": "forward", "line": 7, "source": line, "excerpt_line": 7, "excerpt": line}
+    place |= {"site": 4, "role": role}
+    events = [{"kind": "checkpointed-in-vain", "step": 0}]
+    more = {"reach": [CUT], "activations": RAN if sampled else [], "events": events}
+    finding = make.check("frozen-parameters", make.process(sites=[place], more=more))[2]
+    assert "Activations are checkpointed in the reentrant way" in finding.summary
+    assert "the path is cut" not in finding.summary
+    assert "No forward" not in finding.summary
+    assert (finding.severity, finding.location.line, finding.fix_code) == ("warning", 7, edited)
+    unused = {"reach": [CUT], "activations": [{"module": "other"}], "events": events}
+    assert "checkpointed" not in make.check("frozen-parameters", make.process(sites=[place], more=unused))[2].summary
+
+
+def test_samples_of_an_earlier_training_say_nothing(make) -> None:
+    steps = {"optimizer": np.repeat([0.0, 1.0], COUNT // 2), "time": np.arange(1.0, COUNT + 1)}
+    reach = [CUT | {"optimizer": 1, "steps": COUNT // 2}]
+    for time, said in (
+        (50.0, "No forward of this training was sampled"),
+        (300.0, "No sampled forward ran these layers"),
+    ):
+        sampled = [{"module": "other", "time": time}]
+        optimizers = [{"optimizer": one, "site": None, "backward_site": None} for one in (0, 1)]
+        process = make.process(steps, more={"reach": reach, "activations": sampled, "optimizers": optimizers})
+        finding = make.check("frozen-parameters", process)[2]
+        assert said in finding.summary
 
 
 @pytest.mark.parametrize(

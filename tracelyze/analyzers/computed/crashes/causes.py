@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Cause(Protocol):
-    """`place`: the line to change; `said`: what it does; `fix` and `code`: what to do about it."""
+    """`place`: the line to change, where it is known; `said`: what it does; `fix` and `code`: what to do about it."""
 
     @property
-    def place(self) -> Location: ...
+    def place(self) -> Location | None: ...
     @property
     def said(self) -> str: ...
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import kept_tensors
-from tracelyze.analyzers.evidence.editing.storing import handed_over
+from tracelyze.analyzers.evidence.editing.storing import filled_lists, handed_over
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.kept_tensors import Kept
@@ -49,6 +49,9 @@ def of(optimization: Optimization, stored: list[Kept]) -> GraphRemedy:
         fix, example = _OF_LINES + kept_tensors.others(stored, edit), "\n".join(text.strip() for text in edit.added)
     elif handed:
         fix += handed.instead
+    elif len(stored) == 1 and (filled := filled_lists.of(optimization.process, line)):
+        seen = line if filled.place is not line else optimization.backward_location
+        return GraphRemedy(filled.place, seen, filled.told, fix, filled.code or example, None)
     return GraphRemedy(
         line=line,
         seen_at=(handed.place if handed else optimization.backward_location) if line else None,

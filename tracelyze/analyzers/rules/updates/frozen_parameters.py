@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.crashes import checkpointed
-from tracelyze.analyzers.computed.gradients import zero_fronts
+from tracelyze.analyzers.computed.gradients import sampled_forwards, zero_fronts
 from tracelyze.analyzers.computed.gradients.trainable import (
     copied_pattern,
     frozen_in_vain,
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
-LOOK = "If they should train, find what cuts them off from the loss."
-USE = "If they should train, have forward call them, or the script take the branch that does."
-UNUSED = (
-    "No sampled forward ran these layers: they belong to a branch that is not taken (such as an expert without "
-    "tokens), or to an unused part."
-)
-LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -46,14 +39,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:
         return Skipped(f"no optimizer took {limits['steps']:.0f} steps, which are needed to judge")
-    ran = {name for name in process.tables["activations"].text("module") if name}
     findings, replaced = [], False
     for optimization in process.optimizations:
         row = last.get(optimization.optimizer)
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
             replaced |= tensor_names.is_nameless(row["names"] or "")
             if not unheld.says_of(process, row, last.get(None)):
-                findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
+                findings.append(_never_reached(optimization, row, limits))
         replaced |= replaced_part.of(optimization) is not None
         if row and (few := mostly_frozen.finding(process, row, RULE.id, limits)) is not None:
             findings.append(few)
@@ -78,20 +70,24 @@ def _made_at(process: Process, row: Row) -> Location | None:
     return process.module_location(name) if name else None
 
 
-def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limits) -> Finding:
-    """The finding about tensors that no backward reached. `ran`: forward does run a module that holds some of the
-    tensors, so that something cuts it off from the loss."""
+def _never_reached(optimization: Optimization, row: Row, limits: Limits) -> Finding:
+    """The finding about tensors that no backward reached."""
     share = row["missed_elements"] / max(1, row["held_elements"])
-    process = optimization.process
+    process, sampled = optimization.process, sampled_forwards.of(optimization, _modules(row))
+    ran = sampled.ran  # forward does run a module that holds some of them, so that something cuts it off from the loss
     least, source = limits.against("share")
-    behind = checkpointed.told(process) if ran and share >= least else None  # fewer may be unused extras
-    known = (ran and graphs.of_numbers(process)) or behind
+    # fewer may be unused extras
+    behind = checkpointed.found(process) if sampled.may_have_run and share >= least else None
+    known = (ran and graphs.of_numbers(process)) or (behind and behind.told)
     change = known[-1] if known else script_lines.cut(process) if ran else _made_at(process, row)
-    opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT) if ran else (USE, "")
-    pattern = None if ran else copied_pattern.of(process, row["names"] or "", row["missed"], change)
+    opened, code = graphs.uncut(process, change) if ran and change else sampled.fix
+    pattern = None if ran or known else copied_pattern.of(process, row["names"] or "", row["missed"], change)
     opened, code = known[1:3] if known else (pattern.fix, pattern.code) if pattern else (opened, code)
     at = script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
-    severity: Severity = "warning" if ran and (share >= least or known) else "info"
+    cause = known[0] if known else at * ran
+    own = behind if behind is not None and cause == behind.told[0] else None
+    why = pattern.said if pattern else cause.strip() if own and own.seen else sampled.said + cause
+    severity: Severity = "warning" if known or (ran and share >= least) else "info"
     return Finding(
         rule=RULE.id,
         severity=severity,
@@ -100,14 +96,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         f"never get{'s' * (row['missed'] == 1)} a gradient",
         summary=(
             f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
-            f"{percent(share)} of what this optimizer holds is not trained. "
-            + (
-                "Forward runs the modules that hold them, but nothing leads from them to the loss: the path is cut "
-                "(detach(), .data, .item(), numpy, no_grad, argmax), a head's loss is not added, or forward does not "
-                "use them." + (known[0] if known else at)
-                if ran
-                else (pattern.said if pattern else UNUSED)
-            )
+            f"{percent(share)} of what this optimizer holds is not trained. " + why
         ),
         fix=opened if pattern else f"{opened} If they should not train, freeze or remove them.",
         fix_code=code,
@@ -120,6 +109,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         ],
         location=change or optimization.backward_location,
         seen_at=optimization.backward_location,
+        diff=own.diff if own else None,
         charts=pictures.loss(optimization),
         excluded=["Branches that are taken now and then: no backward reached these tensors in any step.", HELD_FAST],
         false_alarm="Layers that this training is not meant to use, such as the pooler of a language model.",

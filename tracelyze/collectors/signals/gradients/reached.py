@@ -8,13 +8,14 @@ in a Python list, a copy of the network), and what nobody holds must also stay a
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from typing import Any
 
 from tracelyze.collectors.program.manual_updates import ManualOptimizer, leaves
 from tracelyze.collectors.program.optimizers import Tracked, constructed
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.gradients.frozen import freezing
+from tracelyze.collectors.signals.gradients.frozen import checkpointed, freezing
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.readback import Readback
 
@@ -81,6 +82,7 @@ class Reached(Signal):
         self._lost: list[tuple[int, ...]] = []
         self._emitted = False
         self._frozen_in_vain = False
+        self._checkpointed_in_vain = False
         self._unstepped = False
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next_walk: float = WALKS[0]  # backwards since then
@@ -92,6 +94,17 @@ class Reached(Signal):
             given = (*args, *kwargs.values())
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
+
+    def checkpointed_in_vain(self, function: Any) -> None:
+        if self._checkpointed_in_vain or not checkpointed.may_train(self.torch, function):
+            return
+        self._checkpointed_in_vain = True
+        frame = sys._getframe(1)
+        called = checkpointed.called_at(self.torch, frame)
+        if called is not None:
+            self.program.sites.of(called, "checkpointed")
+        checkpointed.note_text(frame, self.program.sites)
+        self.context.record_event("checkpointed-in-vain", "")
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         backwards = self.progress.backwards - self._begun
