@@ -360,6 +360,18 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
         assert statements(applied(source, diff))[1] == repaired
 
 
+def test_weights_that_a_library_hands_on_are_copied(make) -> None:
+    def repaired(line: str) -> str | None:
+        process = make.process(sites=sites_of(f"def keep(self, model):\n    {line}\n", state_dict="state_dict(model)"))
+        diff = kept_copies.edit(process, process.site(1))
+        return diff.added[0].strip() if diff is not None else None
+
+    copied = "best = {name: tensor.detach().clone() for name, tensor in accelerator.get_state_dict(model).items()}"
+    assert repaired("best = accelerator.get_state_dict(model)") == copied
+    assert repaired("best = copy.deepcopy(accelerator.get_state_dict(model))") is None
+    assert repaired("best = set_peft_model_state_dict(model)") is None
+
+
 def test_why_kept_weights_are_no_copies(make) -> None:
     def said(line: str) -> str:
         process = make.process(sites=sites_of(f"def keep(self, model):\n    {line}\n", state_dict="state_dict()"))

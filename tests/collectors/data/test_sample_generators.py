@@ -29,6 +29,9 @@ def line_of(body: str) -> int | None:
         ("g = torch.Generator().manual_seed(self.epoch * 1000 + i)", False),
         ("torch.manual_seed(i)", True),
         ("r = self.rng.normal(0, 1)", False),
+        ("np.random.seed(self.seed + i)", True),
+        ("self.rng.seed(i)", True),
+        ("r = self.seed + i", False),
     ],
 )
 def test_a_seed_that_is_the_same_in_each_epoch(body: str, seeds: bool) -> None:
@@ -63,6 +66,26 @@ class Epochs(Images):
     def __getitem__(self, index: int) -> Any:
         generator = torch.Generator().manual_seed(1000 * self.epoch + index)
         return self.x[index] + torch.randn(3, 4, generator=generator)
+
+
+class Seeded(Images):
+    """Reads its seed before it seeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed, self.epoch = 7, 0
+
+    def __getitem__(self, index: int) -> Any:
+        if self.seed is None:
+            return self.x[index]
+        generator = torch.Generator().manual_seed(self.seed * 1000 + self.epoch * 100 + index)
+        return self.x[index] + torch.randn(3, 4, generator=generator)
+
+
+def test_a_seed_that_is_read_before_it_is_used() -> None:
+    sites = SimpleNamespace(at=lambda role, code, line: line - code.co_firstlineno)
+    assert sample_generators.of(Seeded(), sites, copied_once=True) == (3, "3x4 2x2")
+    assert sample_generators.of(Seeded(), sites) is None, "workers that start anew are told the epoch"
 
 
 class CountedEpochs(Epochs):

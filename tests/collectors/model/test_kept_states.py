@@ -70,3 +70,36 @@ def test_states_that_are_used_after_steps(how: str, taken: list[int], collect: C
     rows = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "kept-state"]
     assert sorted({row["taken_at"] for row in rows}) == taken
     assert all(row["changed"] == row["looked_at"] == 2 for row in rows)
+
+
+HANDED_ON = """
+import sys
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+model = torch.nn.Linear(4, 4)
+model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.01))
+for epoch in range(4):
+    if epoch == 2:
+        best = accelerator.get_state_dict(model)
+        accelerator.save_state(sys.argv[1])
+    for _ in range(5):
+        optimizer.zero_grad()
+        accelerator.backward(model(torch.rand(16, 4)).square().mean())
+        optimizer.step()
+accelerator.unwrap_model(model).load_state_dict(best)
+"""
+
+
+def test_a_state_that_a_library_hands_on(collect: Collect, tmp_path: Path) -> None:
+    """The line that asked is the script's; a library that saves the model asks for itself."""
+    pytest.importorskip("accelerate")
+    script = tmp_path / "train.py"
+    script.write_text(HANDED_ON)
+    done = collect(sys.executable, str(script), str(tmp_path / "all"))
+    (process,) = done.run.processes
+    (load,) = process.tables["loads"].records()
+    assert (load["taken_at"], load["own"]) == (10, 2)
+    taken = process.site(load["taken_site"])
+    assert taken is not None and taken.source == "best = accelerator.get_state_dict(model)"
+    assert [one.source for one in process.locations("state_dict")] == [taken.source]

@@ -41,9 +41,14 @@ class Sites:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""
         return self.of(sys._getframe(1), role)
 
-    def called_by(self, frame: FrameType | None, role: str) -> int | None:
-        """Number of the line of the script that called the function of torch which runs; None if a library did."""
-        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    def called_by(self, frame: FrameType | None, role: str, handed_on: str = "") -> int | None:
+        """Number of the line of the script that called the function of torch which runs; None if a library did, unless
+        its function's name ends in `handed_on`: then it hands on what the script asked it for."""
+        while frame is not None:
+            code = frame.f_code
+            hands_on = handed_on != "" and code.co_name.endswith(handed_on) and is_library(code.co_filename)
+            if not code.co_filename.startswith(PACKAGE) and not hands_on:
+                break
             frame = frame.f_back
         return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
 

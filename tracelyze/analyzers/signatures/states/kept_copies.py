@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff
 
 _COPIES: Final = re.compile(r"\b(?:clone|deepcopy|copy_|tensor|array|tolist|save|load_state_dict)\s*\(")
+_HANDS_OUT: Final = ("state_dict", "get_state_dict", "get_model_state_dict", "get_peft_model_state_dict")
+_HANDS_OUT_OF_STRATEGIES: Final = ("lightning_module_state_dict", "get_module_state_dict")
 _KEEPS: Final = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _MOVES: Final = ("detach", "cpu", "to")  # methods that give the same memory, or may
 _NO_COPY: Final = {
@@ -37,7 +39,7 @@ def why(process: Process, taken: Location | None) -> str:
 def _made_at(process: Process, taken: Location | None) -> Location | None:
     """Where a dictionary over several lines gives each tensor its value; any other line as it stands."""
     own = own_statement.at(process, taken)
-    states = own.only_call("state_dict") if own is not None and "\n" in own.text else None
+    states = _handed_out(own) if own is not None and "\n" in own.text else None
     if own is None or states is None or taken is None:
         return taken
     for node in ast.walk(own.parsed.tree):
@@ -55,7 +57,7 @@ def edit(process: Process, taken: Location | None) -> Diff | None:
 
 
 def _changed(own: OwnStatement) -> str | None:
-    line, states = own.parsed, own.only_call("state_dict")
+    line, states = own.parsed, _handed_out(own)
     if states is None or not isinstance(own.parsed.statement, _KEEPS):
         return None
     for node in ast.walk(line.tree):
@@ -65,11 +67,16 @@ def _changed(own: OwnStatement) -> str | None:
             return None  # a part of the weights, or another use of them
         if isinstance(node, ast.Subscript) and node.value is states:
             return None
-    holder = line.text_of(states.func.value) if isinstance(states.func, ast.Attribute) else ""
-    if not holder or states.args or states.keywords:
+    own_method = isinstance(states.func, ast.Attribute) and not states.args and not states.keywords
+    if name_of(states.func) == "state_dict" and not own_method:
         return None
-    copied = f"{{name: tensor.detach().clone() for name, tensor in {holder}.state_dict().items()}}"
+    copied = f"{{name: tensor.detach().clone() for name, tensor in {line.text_of(states)}.items()}}"
     return line.with_parts({states: copied})
+
+
+def _handed_out(own: OwnStatement) -> ast.Call | None:
+    """The statement's only call that hands out weights: of the model, or of a framework that holds it."""
+    return own.only_call(*_HANDS_OUT, *_HANDS_OUT_OF_STRATEGIES)
 
 
 def _each_copied(line: ParsedLine, made: ast.DictComp) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from collections.abc import Iterator
@@ -118,16 +119,22 @@ def _seeds(code: CodeType, kept: frozenset[str]) -> int | None:
     if not SEEDED.intersection(code.co_names):
         return None
     names: dict[int, set[str]] = {}
-    seeds, given = 0, False
+    seeds, given, owner = 0, False, ""
     for line, one in by_line(code):
         if one.opname.startswith("LOAD_") and type(one.argval) is str:
             names.setdefault(line, set()).add(one.argval)
-        if one.argval in SEEDED and one.opname in FUNCTIONS:
+        if one.argval in SEEDED and one.opname in FUNCTIONS and not _is_number(one, owner):
             seeds, given = seeds or line, given and seeds == line
         elif seeds == line and not given and one.opname in ("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF"):
             given = True  # default_rng() without a seed draws one
+        owner = str(one.argval)
     fresh = any(FRESH.search(name) for name in names.get(seeds, set()) - kept)
     return seeds if seeds and given and not fresh else None
+
+
+def _is_number(one: dis.Instruction, owner: str) -> bool:
+    """Whether an attribute is the seed itself, and no method that seeds: `self.seed`, not `random.seed(7)`."""
+    return one.opname == "LOAD_ATTR" and one.argval == "seed" and owner != "random" and "NULL" not in one.argrepr
 
 
 def _stored(dataset: Any, opens: bool) -> str:

@@ -60,7 +60,9 @@ class StateLoads(Signal):
         self._takes += 1
         if self._takes <= ALL_OF:
             self._versions[module] = _changes(module)
-        taken = Taken(self.progress.steps, self.program.sites.called_by(sys._getframe(1), "state_dict"))
+        # `accelerator.get_state_dict(model)` and Fabric's `model.state_dict()` hand on what torch's returns.
+        line = self.program.sites.called_by(sys._getframe(1), "state_dict", handed_on="state_dict")
+        taken = Taken(self.progress.steps, line)
         self._latest[module] = taken
         if isinstance(state, Mapping):
             self._kept.take(module, state, taken)
