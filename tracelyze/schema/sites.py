@@ -40,6 +40,7 @@ RAN: Final = {
     "exhausted": "asks an iterator for more that has ended",
     "dataset": "defines how a dataset reads a sample",
     "collate": "puts samples together, or defines the function that does",
+    "augmented": "defines a dataset that is made with augmentation unless an argument (`name`) says otherwise",
     "own-generator": "seeds a generator of random numbers anew for each sample",
     "opens": "opens a file that a dataset holds",
     "initialization": "has weights filled with random numbers",
@@ -196,7 +197,7 @@ SITES = Table(
         Column(
             "name", "string", "", "role constant: what gets a value there, as used elsewhere; of a forward: the module"
         ),
-        Column("own_name", "string", "", "role constant: what that line itself calls it"),
-        Column("value", "string", "", "role constant: the value as it is written"),
+        Column("own_name", "string", "", "role constant: what that line calls it; augmented: class of the dataset"),
+        Column("value", "string", "", "role constant: the value as it is written; augmented: the argument's place"),
     ),
 )

@@ -207,7 +207,7 @@ def test_gradients_are_looked_at_where_a_trainer_has_them(make, line: str, code:
 @pytest.mark.parametrize(
     ("line", "setting"),
     [
-        ("tuner.train()", "tuner.args.gradient_accumulation_steps *= 2"),
+        ("tuner.train()", "args.gradient_accumulation_steps *= 2"),
         ("pl_trainer.fit(model)", "pl_trainer.accumulate_grad_batches = 2"),
         ("optimizer.step()", "optimizer.zero_grad()"),
     ],

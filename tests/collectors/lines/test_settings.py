@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracelyze.analyzers.rules import RULES
+from tracelyze.collectors.program.lines import definitions
 from tracelyze.collectors.program.lines.named import reward_calls
 from tracelyze.collectors.program.lines.settings import named_arguments
 
@@ -23,6 +24,7 @@ def main(args):
         else 3e-4,
         # detect_anomaly=True would be slow
         fp16=args.fp16,
+        per_device_train_batch_size=4,
     )
     learning_rate = args.learning_rate
     criterion = str(ignore_index=args.padding)
@@ -36,7 +38,30 @@ def test_lines(tmp_path: Path) -> None:
     linecache.checkcache()
     names: dict[str, object] = {}
     exec(compile(SCRIPT, str(path), "exec"), names)
-    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 14]  # type: ignore[attr-defined]
+    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 12, 15]  # type: ignore[attr-defined]
+
+
+class Augmented:
+    def __init__(self, images: object, augment: bool = True, *, jitter: bool = True, train: bool = True) -> None:
+        pass
+
+
+class Plain:
+    def __init__(self, images: object, augment: bool = False, train: bool = True) -> None:
+        pass
+
+
+def test_datasets_that_augment_unless_they_are_told_otherwise() -> None:
+    found: list[tuple[object, ...]] = []
+
+    class Sites:
+        def add(self, role: str, *place: object, **more: object) -> None:
+            found.append((role, *more.values()))
+
+    definitions.switches(Augmented(()), Sites())  # type: ignore[arg-type]
+    definitions.switches(Plain(()), Sites())  # type: ignore[arg-type]
+    definitions.switches([1, 2], Sites())  # type: ignore[arg-type]
+    assert found == [("augmented", "augment", "Augmented", "1"), ("augmented", "jitter", "Augmented", "-1")]
 
 
 REWARDING = """\

@@ -101,5 +101,6 @@ def test_a_state_that_a_library_hands_on(collect: Collect, tmp_path: Path) -> No
     (load,) = process.tables["loads"].records()
     assert (load["taken_at"], load["own"]) == (10, 2)
     taken = process.site(load["taken_site"])
-    assert taken is not None and taken.source == "best = accelerator.get_state_dict(model)"
+    assert taken is not None
+    assert taken.source == "best = accelerator.get_state_dict(model)"
     assert [one.source for one in process.locations("state_dict")] == [taken.source]

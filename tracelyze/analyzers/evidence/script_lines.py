@@ -54,7 +54,10 @@ _TARGETS: Final = (
 )
 _SAMPLES: Final = ("dataset", "collate", "sample")  # roles of what reads samples and puts them together
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
-_VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
+_VALIDATION: Final = re.compile(
+    r"^\s*(?:(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=|([\"'])\w*(?:val|test|dev|eval|held)\w*\1\s*:)",
+    re.IGNORECASE,
+)
 _HANDED_BACK: Final = re.compile(r"\s*(?:\w*loss\w*\s*=(?!=)|return\b)")
 _PART: Final = re.compile(r"\s*[\w.\[\]]+\.(?P<part>\w+)\s*(?::[^=]+)?=(?!=)\s*(?:\w+\.)*[A-Z]\w*\(")
 _WHOLE: Final = r"\s*\d+(?:\.0*)?(?![\d.])"

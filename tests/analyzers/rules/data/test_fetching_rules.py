@@ -262,6 +262,44 @@ def test_the_line_that_splits_one_augmented_dataset(make, made: str, plain: str 
 
 
 @pytest.mark.parametrize(
+    ("line", "repaired"),
+    [
+        ('"val": Photos(images[:9], labels),', '"val": Photos(images[:9], labels, augment=False),'),
+        ("val_set = Photos(images, labels, augment=True)", "val_set = Photos(images, labels, augment=False)"),
+        ("val_set = Photos(images, labels, True)", None),
+        ("val_set = Photos(*parts)", None),
+        ("val_set = Photos(images, labels, **options)", None),
+        ("val_set = Photos(", None),
+    ],
+)
+def test_a_validation_set_whose_class_augments_by_default(make, line: str, repaired: str | None) -> None:
+    own = {
+        "role": "augmented",
+        "line": 5,
+        "function": "__init__",
+        "name": "augment",
+        "own_name": "Photos",
+        "value": "2",
+    }
+    made = {"site": 7, "role": "data", "line": 21, "function": "main", "source": line}
+    text = {"file": "train.py", "excerpt_line": 21, "excerpt": f"    {line}"}
+    apart = [row | {"source": row["loader"]} for row in BOTH]
+    photos = [TRAIN | {"dataset": "Photos"}, VALIDATION | {"dataset": "Photos"}]
+
+    def judged(*sites: dict[str, Any]) -> Any:
+        more = {"batches": looks(["x", "y"])}
+        return judge(make, "augmented-validation", apart, more=more, loaders=photos, sites=list(sites))[2]
+
+    finding = judged(own | {"site": 8, "file": "train.py"}, made | text)
+    assert finding.location.line == 21
+    assert (finding.diff.added[0].strip() if finding.diff else None) == repaired
+    assert "split the indices" not in finding.fix, "two objects: nothing is split"
+    if repaired:
+        assert "augment=False in line 21" in finding.fix
+    assert judged(made | text).diff is None
+
+
+@pytest.mark.parametrize(
     ("given", "read", "line"),
     [
         ("held_out = noisy if shared else Photos(path)", "Subset(held_out, range(80, 100))", 20),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers import context
 from tracelyze.analyzers.evidence.editing.remade import group_norms
+from tracelyze.analyzers.rules import RULES
 
 COUNT = 400
 
@@ -199,6 +201,34 @@ def test_batchnorm_over_few_values(make) -> None:
     assert answer(2 * 16 * 144)[0] == "passed", "images"
     assert answer(32, looks=1)[0] == "passed"
     assert answer(32, modules_in_train=[0] * COUNT)[0] == "passed", "frozen"
+
+
+@pytest.mark.parametrize(
+    ("step", "line", "code"),
+    [
+        ("trainer.train()", 86, "per_device_train_batch_size=16, gradient_accumulation_steps=1"),
+        ("trainer.fit(model)", None, "loader = DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)"),
+    ],
+)
+def test_batchnorm_over_few_values_in_a_trainer(make, step: str, line: int | None, code: str) -> None:
+    """The Trainer makes the loader: the size of its batches is an argument."""
+    steps = make.steps() | {"backwards": [8] * COUNT, "batch_size": [16] * COUNT}
+    models = [{"model": 0, "name": "Net", "sensitive": "BatchNorm1d"}]
+    row = {"module": "norm", "kind": "BatchNorm1d", "outputs": 16, "elements": 32}
+    place = {"file": "train.py", "function": "main"}
+    sites = [
+        place | {"site": 1, "role": "step", "line": 104, "source": step},
+        place | {"site": 2, "role": "backward", "line": 104, "source": step},
+        place | {"site": 3, "role": "setting", "line": 86, "source": "per_device_train_batch_size=2,"},
+    ]
+    rows = {"activations": [row | {"step": 10 * look} for look in range(3)]}
+    loaders = [{"loader": 0, "batch_size": 2, "made_at": 2}]
+    process = make.process(steps, models=models, sites=sites if line else sites[:2], loaders=loaders, more=rows)
+    _, _, finding = make.check("batchnorm-small-batch", process)
+    (rule,) = (one for one in RULES if one.id == "batchnorm-small-batch")
+    completed = context.completed(finding, process, rule)
+    assert code in completed.fix_code
+    assert completed.location.line == (line or 104)
 
 
 def test_data_parallel(make) -> None:

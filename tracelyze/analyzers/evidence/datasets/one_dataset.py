@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Diff
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
+FIX: Final = "Give validation its own dataset without the random transforms; split the indices, not the object."
+OWN_FIX: Final = "Make the validation dataset without the random transforms."
+OWN_EXAMPLE: Final = "val = make_dataset(plain_transform)  # as it is made today, but for the transforms"
 EXAMPLE: Final = (
     "train_indices, val_indices = random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
     "train = Subset(make_dataset(train_transform), train_indices)\n"
@@ -24,6 +29,55 @@ EXAMPLE: Final = (
 _VALIDATES: Final = re.compile(r"val|test|dev|eval|held", re.IGNORECASE)
 _TRANSFORMS: Final = re.compile(r"transforms?$", re.IGNORECASE)
 _SWITCHES: Final = re.compile(r"aug", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Switched:
+    """A line that makes a dataset which augments unless it is told otherwise, and that line with the switch off."""
+
+    said: str
+    fix: str
+    diff: Diff
+
+
+def switched_on(process: Process, dataset: str, made: Location | None) -> Switched | None:
+    """Where the line that makes the validation set leaves the only argument of its class that switches augmentation on
+    as it is by default, or gives it as True."""
+    rows = [row for row in process.sites.records() if row["role"] == "augmented" and row["own_name"] == dataset]
+    switches = {(str(row["name"]), str(row["value"])) for row in rows}
+    line = recorded_text.line_at(process, made) if made is not None and len(switches) == 1 else None
+    call = _call_in(line[1], dataset) if line is not None else None
+    if made is None or line is None or call is None:
+        return None
+    ((name, place),) = switches
+    (indent, text), (given, begin, end) = line, call
+    named = [one for one in given.keywords if one.arg in (name, None)]
+    if any(isinstance(one, ast.Starred) for one in given.args) or 0 <= int(place) < len(given.args):
+        return None
+    if named:
+        value = named[0].value
+        if not isinstance(value, ast.Constant) or value.value is not True or len(named) > 1:
+            return None
+        changed = re.sub(rf"\b{name}\s*=\s*True\b", f"{name}=False", text[begin:end])
+        said = f" Line {made.line} makes it with {name}=True."
+    else:
+        before = text[begin : end - 1].rstrip().rstrip(",") + (", " if given.args or given.keywords else "")
+        changed = f"{before}{name}=False)"
+        said = f" Line {made.line} leaves {name} at its default, True."
+    edit = Diff(made.file, made.line, [indent + text], [indent + text[:begin] + changed + text[end:]])
+    return Switched(said, f"Give the validation set {name}=False in line {made.line}.", edit)
+
+
+def _call_in(text: str, dataset: str) -> tuple[ast.Call, int, int] | None:
+    """The only call of the class in a line, and where it begins and ends there; None where it goes on below."""
+    starts = [one.start() for one in re.finditer(rf"(?<![\w.]){re.escape(dataset)}\(", text)]
+    for end in (at + 1 for at, sign in enumerate(text) if sign == ")" and len(starts) == 1 and at > starts[0]):
+        try:
+            tree = ast.parse(text[starts[0] : end], mode="eval").body
+        except SyntaxError:
+            continue
+        return (tree, starts[0], end) if isinstance(tree, ast.Call) else None
+    return None
 
 
 def split(process: Process) -> Location | None:

@@ -69,7 +69,11 @@ def _finding(
         if share is not None and compared
         else ""
     )
-    both = " Training and validation share one dataset object, with its transforms." if shared else ""
+    own = None if shared else script_lines.validation_set(process, loader["dataset"])
+    switched = one_dataset.switched_on(process, loader["dataset"], own)
+    why = switched.said if switched else ""
+    if shared:
+        why = " Training and validation share one dataset object, with its transforms."
     evidence = [Evidence("generator", names), Evidence("one dataset object for both", shared)]
     if share is not None and compared:
         evidence.insert(0, Evidence("batches that changed", share, "share", *limits.against("share")))
@@ -79,19 +83,15 @@ def _finding(
         confidence="likely",
         title=f"Validation samples of {loader['dataset']} are augmented at random",
         summary=(
-            f"Loading validation samples draws from {names}, as it does for training.{detail}{both} Each pass measures "
+            f"Loading validation samples draws from {names}, as it does for training.{detail}{why} Each pass measures "
             "different, harder data: the numbers are too pessimistic and noisy, and the best epoch is partly luck."
         ),
-        fix="Give validation its own dataset without the random transforms; split the indices, not the object.",
-        fix_code=one_dataset.example(process, loader["dataset"], made) if shared else one_dataset.EXAMPLE,
+        fix=one_dataset.FIX if shared else switched.fix if switched else one_dataset.OWN_FIX,
+        fix_code=one_dataset.example(process, loader["dataset"], made) if shared else one_dataset.OWN_EXAMPLE,
+        diff=switched.diff if switched else None,
         first_step=drawing[0].step,
         evidence=evidence,
-        location=(
-            one_dataset.split(process) or one_dataset.given(process, made)
-            if shared
-            else script_lines.validation_set(process, loader["dataset"])
-        )
-        or made,
+        location=(one_dataset.split(process) or one_dataset.given(process, made) if shared else own) or made,
         seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
@@ -108,7 +109,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             "which others share its batch, and the running averages used in validation fit badly."
         ),
         fix="Use larger batches, GroupNorm or LayerNorm, or keep BatchNorm in eval mode when fine-tuning.",
-        fix_code="loader = DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)\n"
+        fix_code=f"{trainer_examples.larger_batches(optimization, samples)}\n"
         "# or: nn.LayerNorm(features) instead of nn.BatchNorm1d(features)",
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -130,6 +131,7 @@ RULE = Rule(
     title="BatchNorm on tiny batches",
     about="BatchNorm's statistics come from one micro-batch, however many are accumulated per step.",
     check=check,
+    settings=("per_device_train_batch_size",),
     verify="Compare the validation loss before and after. Another norm may want another learning rate.",
     absent="The model has no module that depends on its mode, as BatchNorm does.",
     needs=(("steps.batch_size", "steps.modules_in_train", "models.sensitive"),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
@@ -13,6 +14,7 @@ from tracelyze.collectors.program.lines.instructions import by_line
 from tracelyze.collectors.program.lines.loops import extents
 from tracelyze.collectors.program.lines.named.powers import powers
 
+AUGMENTS = re.compile(r"aug|jitter|distort|perturb", re.IGNORECASE)
 MAX_DECORATORS = 8
 MAX_POWERS = 16  # lines
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
@@ -23,6 +25,25 @@ def reader(dataset: Any, stream: bool, sites: Sites) -> int | None:
     of the one that it wraps; None for a library's."""
     found = (method(one, "__iter__" if stream else "__getitem__", "dataset", sites) for one in wrapped_in(dataset))
     return next((site for site in found if site is not None), None)
+
+
+def switches(dataset: Any, sites: Sites) -> None:
+    """Note where a dataset of the script's own, or one that it wraps, is made with augmentation unless it is told
+    otherwise: the argument, and its place among those that can be given without a name (-1: none can)."""
+    for one in wrapped_in(dataset):
+        code = code_of_method(type(one), "__init__")
+        made = getattr(type(one), "__init__", None)
+        if code is None or code is not getattr(made, "__code__", None):  # within decorators, which may give arguments
+            continue
+        named = code.co_varnames[: code.co_argcount]
+        given = getattr(made, "__defaults__", None) or ()
+        first = len(named) - len(given)
+        on = [(named[first + at], first + at - 1) for at, value in enumerate(given) if value is True]  # but for `self`
+        on += [(name, -1) for name, value in (getattr(made, "__kwdefaults__", None) or {}).items() if value is True]
+        for name, place in on:
+            if AUGMENTS.search(name):
+                more = {"name": name, "own_name": type(one).__name__, "value": str(place)}
+                sites.add("augmented", code.co_filename, _line_of(code), code.co_name, **more)
 
 
 def wrapped_in(dataset: Any) -> Iterator[Any]:

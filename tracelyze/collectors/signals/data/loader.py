@@ -103,6 +103,7 @@ class Loader(Signal):
             sites = self.program.sites
             row["made_at"], row["called_at"], row["early_rank"] = self._made.get(loader) or (None,) * 3
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
+            definitions.switches(loader.dataset, sites)
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             copied_once = bool(row["num_workers"] and row["persistent_workers"])
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites, copied_once)

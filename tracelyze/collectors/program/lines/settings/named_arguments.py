@@ -16,6 +16,7 @@ from tracelyze.collectors.program.lines.instructions import by_line
 NAMES: Final = frozenset({
     "learning_rate", "detect_anomaly", "max_grad_norm", "gradient_clip_val", "max_completion_length", "response_length",
     "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing", "eval_dataset",
+    "per_device_train_batch_size",
 })  # fmt: skip
 OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
 OF_PROFILERS: Final = frozenset({"active", "activities", "on_trace_ready"})  # given to torch's, or to its schedule
