@@ -281,3 +281,37 @@ def test_targets_that_are_drawn_for_the_loss_alone(make: Any, body: tuple[str, .
 )
 def test_targets_that_the_input_may_hold(make: Any, body: tuple[str, ...]) -> None:
     assert drawn(make, *body) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "beside"),
+    [
+        (["x = x[perm]", "return x[:9], y[:9]"], "y"),
+        (["cut = int(0.8 * len(perm))", "x = x[perm]", "return x[:cut], y[:cut]"], "y"),
+        (["x = x[perm]", "y = y[perm]", "return x, y"], ""),
+        (["x = x[perm]", "return x, y[perm]"], ""),
+        (["x = x[perm]", "y = reordered(y)", "return x, y"], ""),  # what it does to it is not known
+        (["x = x[perm]", "return x, y, perm"], ""),
+        (["x = x[perm]", "y = labels_of(x)", "return x, y"], ""),
+        (["x = x[perm]"], ""),  # what the function goes on to do is not known
+        (["return x[perm], y"], ""),
+    ],
+)
+def test_inputs_that_are_put_into_another_order_alone(make: Any, after: list[str], beside: str) -> None:
+    text = ["def prepare(gen):", "    x, y = measure(gen)", "    perm = torch.randperm(len(x), generator=gen)"]
+    text += [f"    {line}" for line in after]
+    site = {"site": 0, "role": "split", "file": "train.py", "function": "prepare", "line": 12,
+            "source": text[2].strip(), "excerpt": "\n".join(text), "excerpt_line": 10}  # fmt: skip
+    found = rows_apart.of(make.process(sites=[site]))
+    assert (found.beside if found else "") == beside
+    if found:
+        assert found.place.source == "x = x[perm]"
+        assert found.diff.added == ["    x = x[perm]", "    y = y[perm]"]
+
+
+def test_parts_of_a_split_that_came_together_are_no_pair(make: Any) -> None:
+    text = ["def prepare(gen):", "    train, val = load(gen)", "    perm = torch.randperm(len(train))"]
+    text += ["    train = train[perm]", "    return train, val"]
+    site = {"site": 0, "role": "split", "file": "train.py", "function": "prepare", "line": 12,
+            "source": text[2].strip(), "excerpt": "\n".join(text), "excerpt_line": 10}  # fmt: skip
+    assert rows_apart.of(make.process(sites=[site])) is None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.datasets.targets import shuffled_by_helper
+from tracelyze.analyzers.evidence.datasets.targets import ordered_alone, shuffled_by_helper
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
@@ -96,13 +96,13 @@ class ShuffledApart:
         )
 
 
-Unpaired = Apart | LoadedApart | ShuffledApart
+Unpaired = Apart | LoadedApart | ShuffledApart | ordered_alone.OrderedAlone
 
 
 def of(process: Process) -> Unpaired | None:
-    """What takes inputs and targets of other samples: a line that takes some by position, two loaders, or two arrays
-    that are shuffled one after the other."""
-    return _by_position(process) or _by_loaders(process) or _by_shuffles(process)
+    """What takes inputs and targets of other samples: a line that takes some by position, two loaders, two arrays that
+    are shuffled one after the other, or one that is shuffled alone."""
+    return _by_position(process) or _by_loaders(process) or _by_shuffles(process) or ordered_alone.of(process)
 
 
 def _by_shuffles(process: Process) -> ShuffledApart | None:
