@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Process
 
 _CALL: Final = re.compile(r"(?:\w+ = )?(?P<trainer>[A-Za-z_][\w.]*)\.(?P<method>train|fit)\(")
 _CLIP: Final = re.compile(
@@ -88,7 +86,6 @@ _HALVED_BY: Final = {
     "train": "args.per_device_train_batch_size //= 2  # args: the TrainingArguments, before the Trainer is made\n"
     "args.gradient_accumulation_steps *= 2",
 }
-LARGER: Final = 32  # samples: what examples call a batch of usual size
 
 
 def in_example(code: str, process: Process) -> str:
@@ -115,17 +112,6 @@ def in_example(code: str, process: Process) -> str:
     code = _RATE.sub(rf"{trainer}.args.learning_rate = \g<rate>  # {before}", code)
     code = _WORKERS.sub(lambda made: _workers(trainer, made, before), code)
     return _BFLOAT16.sub("TrainingArguments(output_dir, bf16=True)  # beside what it is given today", code)
-
-
-def larger_batches(optimization: Optimization, samples: float) -> str:
-    """Batches of a usual size; of a Trainer, which takes their size when it is made, those that a step accumulates."""
-    if trainer_of(optimization.process)[1] != "train":
-        return f"loader = DataLoader(dataset, batch_size={LARGER}, shuffle=True, drop_last=True)"
-    counts = optimization.steps["backwards"]
-    backwards = float(np.median(counts[counts > 0]))
-    size = round(samples * backwards) if backwards > 1 else LARGER
-    given = f"per_device_train_batch_size={size}, gradient_accumulation_steps=1, dataloader_drop_last=True"
-    return f"TrainingArguments(output_dir, {given})  # in place of what it is given of these today"
 
 
 def _by_engines(process: Process) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
@@ -109,8 +108,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             "which others share its batch, and the running averages used in validation fit badly."
         ),
         fix="Use larger batches, GroupNorm or LayerNorm, or keep BatchNorm in eval mode when fine-tuning.",
-        fix_code=f"{trainer_examples.larger_batches(optimization, samples)}\n"
-        "# or: nn.LayerNorm(features) instead of nn.BatchNorm1d(features)",
+        fix_code=group_norms.larger_batches(optimization, samples),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

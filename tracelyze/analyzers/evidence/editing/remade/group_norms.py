@@ -1,4 +1,5 @@
-"""The script's own statement that makes batch normalisations, with group normalisations in their place."""
+"""What serves in place of batch normalisations over few samples: group normalisations, in the script's own statement
+that makes them, or larger batches."""
 
 from __future__ import annotations
 
@@ -7,16 +8,19 @@ import math
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line, trainer_examples
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
 FIX: Final = "Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or enlarge micro-batches"
 _IMPORTED: Final = "import math  # at the top of the file\n\n"
 _CHANNELS: Final = 16  # of a group: Wu and He (2018), Group Normalization, table 3
+_USUAL: Final = 32  # samples of a batch, in an example
 _SIZE: Final = "# groups of about 16 channels\n"
 _KNOWN: Final = re.compile(r"(?<![\w.])math\.\w")  # the file imports it
 CODE: Final = (
@@ -31,6 +35,20 @@ class Made(NamedTuple):
 
     place: Location
     code: str
+
+
+def larger_batches(optimization: Optimization, samples: float) -> str:
+    """Batches of a usual size, or of a Trainer, which takes their size when it is made, those that a step accumulates;
+    and another norm in place of theirs."""
+    counts, size = optimization.steps["backwards"], _USUAL
+    if trainer_examples.trainer_of(optimization.process)[1] == "train":
+        backwards = float(np.median(counts[counts > 0]))
+        size = round(samples * backwards) if backwards > 1 else size
+        given = f"per_device_train_batch_size={size}, gradient_accumulation_steps=1, dataloader_drop_last=True"
+        code = f"TrainingArguments(output_dir, {given})  # in place of what it is given of these today"
+    else:
+        code = f"loader = DataLoader(dataset, batch_size={size}, shuffle=True, drop_last=True)"
+    return f"{code}\n# or: nn.LayerNorm(features) instead of nn.BatchNorm1d(features)"
 
 
 def in_place(process: Process, place: Location | None) -> Made | None:
