@@ -31,9 +31,9 @@ def switches(dataset: Any, sites: Sites) -> None:
     """Note where a dataset of the script's own, or one that it wraps, is made with augmentation unless it is told
     otherwise: the argument, and its place among those that can be given without a name (-1: none can)."""
     for one in wrapped_in(dataset):
-        code = code_of_method(type(one), "__init__")
         made = getattr(type(one), "__init__", None)
-        if code is None or code is not getattr(made, "__code__", None):  # within decorators, which may give arguments
+        code = getattr(made, "__code__", None)  # none within decorators, which may give arguments
+        if not isinstance(code, CodeType) or code is not code_of_method(type(one), "__init__"):
             continue
         named = code.co_varnames[: code.co_argcount]
         given = getattr(made, "__defaults__", None) or ()
