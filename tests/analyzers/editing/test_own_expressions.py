@@ -40,6 +40,10 @@ def test_a_generator_stays_one_of_its_kind(make, line: str, example: str | None)
         ("w = F.softmax(s, dim=-1)", "w = w.masked_fill(keep.unsqueeze(1) == 0, 0)", "keep.unsqueeze(1) == 0"),
         ("att = torch.softmax(s, -1)", "att = att * mask[:, None]", "mask[:, None] == 0"),
         ("w = s.softmax(-1)", "w *= self.tril[:t, :t]", "self.tril[:t, :t] == 0"),
+        ("w = s.softmax(-1)", "w = w * keep[:, None, None, :].to(w.dtype)", "keep[:, None, None, :] == 0"),
+        ("w = s.softmax(-1)", "w = w * self.keep.float()", "self.keep == 0"),
+        ("w = s.softmax(-1)", "w *= keep.unsqueeze(1).unsqueeze(-2).float()", "keep.unsqueeze(1).unsqueeze(-2) == 0"),
+        ("w = s.softmax(-1)", "w = w * keep.sum(1)", None),
         ("w = s.softmax(-1)", "w = self.drop(w)", None),
         ("w = (q @ k).softmax(-1)", "w = w * mask", None),  # the scores have no name
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.policies import losses, prompted_rewards
+from tracelyze.analyzers.computed.policies import losses, prompted_rewards, repeated_answers
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
@@ -58,14 +58,19 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         begin, end = 1 if zero[0] else begin - before, end - before
     if zero[-1] and optimization is not None:  # looks get rarer: the last one need not be at the last step
         end = max(end, len(optimization.steps))
-    alike = _completions_alike(process, steps[zero])
+    repeated = repeated_answers.of(process) if zero.all() else None
+    alike = _completions_alike(process, steps[zero]) if repeated is None else 0
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
     computed = script_lines.only(process, "advantage")
-    equal = None if alike else equal_rewards.at(process, steps[zero])
-    rewards = None if alike or computed else coarse_rewards.within(process, script_lines.rewarding(process, seen))
+    equal = None if alike or repeated else equal_rewards.at(process, steps[zero])
+    rewards = (
+        None if alike or computed or repeated else coarse_rewards.within(process, script_lines.rewarding(process, seen))
+    )
     joins = prompted_rewards.joining(process, rewards)
     fix, code = _remedy(process, alike, equal, rewards)
+    if repeated is not None:
+        fix, code = repeated.fix, repeated.code
     if joins is not None:
         fix = (
             "Print the rewards of a few groups. If all are equal, see whether the prompts themselves hold what is "
@@ -79,7 +84,8 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         + share_of(share, "steps")
         + (f" ({training})" if training else ": nothing to learn from"),
         summary=f"In {int(zero.sum())} of {len(zero)} steps checked, every weight that multiplies the "
-        f"log-probabilities in the policy loss is {_what_they_are(rounded, learns)}{_why(equal, alike)}",
+        f"log-probabilities in the policy loss is {_what_they_are(rounded, learns)}{_why(equal, alike)}"
+        + (repeated.why if repeated else ""),
         fix=fix,
         fix_code=code,
         first_step=begin,
@@ -89,7 +95,8 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             Evidence("steps whose weights are all zero", share, "share", *limits.against("share")),
             Evidence("steps looked at", len(zero), "steps", *limits.against("steps"), role="basis"),
         ],
-        location=(_line_that_writes(process) if alike else equal and equal.place)
+        location=(repeated.place if repeated else None)
+        or (_line_that_writes(process) if alike else equal and equal.place)
         or computed
         or joins
         or rewards

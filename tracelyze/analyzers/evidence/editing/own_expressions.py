@@ -18,6 +18,8 @@ SEED: Final = "torch.randint(2**31, ()).item()"
 """A number that any kind of generator takes as its seed."""
 _GENERATORS: Final = ("RandomState", "default_rng", "Random", "Generator", "PCG64", "manual_seed", "seed")
 _NEW_ORDER: Final = "order = torch.randperm(len(x))  # anew for every epoch, before its first batch"
+_MASK: Final = r"\w[\w.]*?(?:\[[^\]]*\])?(?:\.unsqueeze\([-\d]+\))*"
+_CAST: Final = r"\.(?:to|type_as|type)\([\w. ]+\)|\.(?:float|half|bfloat16|double|int|long)\(\)"
 _MASKED: Final = '{scores} = {scores}.masked_fill({hidden}, float("-inf"))'
 
 
@@ -64,7 +66,7 @@ def mask_before_softmax(process: Process, softmax: Location | None) -> str | Non
     for number in range(softmax.line + 1, softmax.line + 4):
         text = lines.get(number, "").strip()
         filled = re.fullmatch(rf"{weights} = {weights}\.masked_fill_?\((?P<hidden>.+), 0(?:\.0?)?\)", text)
-        kept = re.fullmatch(rf"{weights} (?:\*= |= {weights} \* )(?P<mask>\w[\w.]*(?:\[[^\]]*\])?)", text)
+        kept = re.fullmatch(rf"{weights} (?:\*= |= {weights} \* )(?P<mask>{_MASK})(?:{_CAST})?", text)
         hidden = filled["hidden"] if filled else f"{kept['mask']} == 0" if kept else None
         if hidden:
             return f"{_MASKED.format(scores=made.text_of(scores), hidden=hidden)}\n{softmax.source}"
