@@ -61,7 +61,9 @@ class Optimization:
         """
         own, process = self.facts, self.process
         same = [row for row in process.optimizers.shared_records() if row["optimizer"] < self.optimizer]
-        same = [row for row in same if row["backward_site"] == own.get("backward_site") and row["site"] != own["site"]]
+        same = [
+            row for row in same if row["backward_site"] == own.get("backward_site") and row["site"] != own.get("site")
+        ]
         earlier = [process.site(row["site"]) for row in same]
         known, lines = process.site(own.get("backward_site")), process.locations("backward")
         return trainings.own_backward(known, self.step_location, lines, earlier) or process.location("backward")
