@@ -194,24 +194,23 @@ BEGUN = """def get_train_dataloader(self):
 
 
 @pytest.mark.parametrize(
-    ("shuffled", "arguments"),
+    ("shuffled", "is_own"),
     [
-        ("", {"shuffle": "True"}),
-        (" shuffle=False,", None),  # two on one line: nothing is known of one
-        ("\n        shuffle=False,", {"shuffle": "True"}),
-        ("\n        sampler=picked,", None),  # beside which it takes none
+        ("", True),
+        (" shuffle=False,", True),
+        ("\n        shuffle=False,", True),
+        ("\n        sampler=picked,", False),  # beside which it takes none
     ],
 )
-def test_a_call_that_is_longer_than_what_was_recorded_of_it(
-    make, shuffled: str, arguments: dict[str, str] | None
-) -> None:
+def test_a_call_that_is_longer_than_what_was_recorded_of_it(make, shuffled: str, is_own: bool) -> None:
     """Its beginning with the new argument: an invented call would lose the rest, and name what is not there."""
     process = make.process(sites=sites_of(BEGUN.format(shuffled=shuffled), dataloader="return DataLoader("))
     code = loader_arguments.example(process, LOADER | {"collated_by": "made"}, {"shuffle": "True"})
-    if arguments is None:
+    if not is_own:
         assert code.startswith("loader = DataLoader(dataset, ")
         return
-    assert code.startswith("return DataLoader(\n    self.train_dataset,\n    batch_size=self.args.batch,\n")
-    assert code.endswith("    # its other arguments, as they are\n    shuffle=True,\n)")
+    assert code.startswith("return DataLoader(\n    self.train_dataset,\n    batch_size=self.args.batch,")
+    assert code.endswith("\n    # its other arguments, as they are\n)")
+    assert code.count("shuffle=True,\n") == 1
     assert "shuffle=False" not in code
     compile(f"def f(self):\n    {code.replace(chr(10), chr(10) + '    ')}", "example", "exec")

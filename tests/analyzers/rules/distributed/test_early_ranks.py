@@ -37,6 +37,11 @@ def test_the_line_that_comes_too_early(make: Any, made: str, read: str, group: s
     assert found.line.line == line
     assert f"(line 50 does), and run line {line}" in found.fix
     assert early_ranks.of(process, LOADER | {"early_rank": None}) is None
+    assert "init_process_group()  # once" not in found.code, "a second group raises"
+    moved = (MADE if line == 40 else CALLED)["source"]
+    assert found.code.endswith(f"\n{moved}")
+    together = "dist.init_process_group()  # line 50, from where it stands today"
+    assert found.code.startswith(together if group == "main" else f"# line {line}, below what calls setup(),")
 
 
 def test_what_is_said_of_it() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analyzers.sites import sites_of
 from tracelyze.analyzers.computed.gradients.trainable import unheld
 from tracelyze.testing import SITES
 
@@ -637,3 +638,49 @@ def test_parameters_that_a_line_passes_over_by_their_names(make, test: str, name
         assert (finding.diff.removed, finding.diff.added) == (lines[2:4], [])
     else:
         assert "# give the optimizer of line 6 a name, and return it below this" in finding.fix_code
+
+
+PARTS = """def main():
+    model = Net()
+    optimizer = torch.optim.Adam({given})
+    for x, y in loader:
+        loss = f(model(x), y)
+"""
+IN_LIGHTNING = """def configure_optimizers(self):
+    return torch.optim.Adam({given})
+
+def training_step(self, batch):
+    loss = self(batch).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "held", "told"),
+    [
+        (PARTS, "model.encoder.parameters(), lr=1e-3", "encoder", "of model.encoder; these are in model.decoder."),
+        (
+            PARTS,
+            '[{"params": model.encoder.parameters()}, {"params": model.head.parameters()}]',
+            "head",
+            "of model.encoder and model.head; these are in model.decoder.",
+        ),
+        (IN_LIGHTNING, "self.encoder.parameters()", "encoder", "of self.encoder; these are in self.decoder."),
+        (PARTS, "model.parameters()", "encoder", ""),
+        (PARTS, "other.encoder.parameters()", "encoder", ""),  # nothing calls what holds it
+        (PARTS, "[*model.encoder.parameters(), *extra.parameters()]", "encoder", ""),
+        (PARTS, "model.encoder.parameters()", "net", ""),  # other names than those of the line
+        (PARTS, "model.decoder.parameters()", "decoder", ""),  # a part of it came later
+    ],
+)
+def test_an_optimizer_that_is_given_some_parts_of_a_model(make, script: str, given: str, held: str, told: str) -> None:
+    rows = sites_of(script.format(given=given), optimizer="torch.optim.Adam(", loss="loss =")
+    rows[0]["function"] = "configure_optimizers" if script == IN_LIGHTNING else "train"
+    reach = FREE | {"missed": 2, "names": "decoder.weight, decoder.bias", "shared_model": 2, "fed_by_trained": 2}
+    process = make.process(
+        sites=rows,
+        optimizers=[{"optimizer": 0, "name": "Adam", "made_at": 1}],
+        more={"reach": [ALL, reach], "parameters": [{"optimizer": 0, "step": 0, "parameter": f"{held}.weight"}]},
+    )
+    finding = make.check("frozen-parameters", process)[2]
+    assert (told in finding.summary) if told else ("This happens when" in finding.summary), finding.summary
+    assert finding.fix.startswith("Give the optimizer the parameters of") == bool(told)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
-import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
@@ -99,39 +97,25 @@ def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, obj
         return own.dedented(told)
     if own is not None and not given and own.parsed.calls("DataLoader"):
         return own.dedented(own.text)
-    if own is None and place is not None and (begun := _begun(process, place, {dropped: "", **given})):
-        return begun
+    if own is None and place is not None and given:
+        begun = _begun(process, place, {name: str(value) for name, value in given.items()}, dropped)
+        if begun:
+            return begun
     samplers = {} if "sampler" in given else own_sampler(process, loader)
     return of_row({**loader, "sampler": ""} if "sampler" in given else loader, **samplers, **given)
 
 
-def _begun(process: Process, place: Location, wanted: Mapping[str, object]) -> str:
-    """The beginning of a call that is longer than what was recorded of it, with these arguments at its end, in place of
-    those of the same names; without a value they are taken away. Empty where each argument has no line of its own, or
-    one that is known rules them out."""
-    excerpt = recorded_text.excerpt_of(process, place)
-    lines = excerpt.lines[place.line - excerpt.first_line :] if excerpt is not None else []
-    if not lines or not re.search(r"\bDataLoader\($", lines[0].rstrip()):
+def _begun(process: Process, place: Location, wanted: Mapping[str, str], dropped: str) -> str:
+    """The beginning of a call that is longer than what was recorded of it, with these arguments; empty where it is not
+    known so far, or would be written anew, which would lose the rest."""
+    own = own_statement.begun_at(process, place)
+    told = _told(own, wanted, dropped, True) if own is not None else None
+    if own is None or not told or "\n" not in told.removesuffix("\n)") or not told.endswith("\n)"):
         return ""
-    known = list(itertools.takewhile(lambda line: parsed_line.parse(f"f({line.strip()})") is not None, lines[1:]))
-    if not known or not all(_is_one_argument(line.strip()) for line in known):
-        return ""
-    names = [line.strip().partition("=")[0] for line in known]
-    if any(name in names for one in wanted for name in _EXCLUDED.get(one, ()) if name not in wanted):
-        return ""
-    kept = [line.rstrip() for name, line in zip(names, known, strict=True) if name not in wanted]
-    indent = re.match(r"\s*", known[0])
-    inside = indent[0] if indent is not None else ""
-    added = [f"{inside}{name}={value}," for name, value in wanted.items() if value]
-    closed = re.sub(r"\S.*", ")", lines[0].rstrip())
-    text = [lines[0].rstrip(), *kept, f"{inside}# its other arguments, as they are", *added, closed]
-    return textwrap.dedent("\n".join(text))
-
-
-def _is_one_argument(text: str) -> bool:
-    line = parsed_line.parse(f"f({text})")
-    call = line.tree.body[0].value if line is not None and isinstance(line.tree.body[0], ast.Expr) else None
-    return text.endswith(",") and isinstance(call, ast.Call) and len(call.args) + len(call.keywords) == 1
+    lines = own.dedented(told).split("\n")
+    inside = lines[-2][: len(lines[-2]) - len(lines[-2].lstrip())]
+    lines[-2] = lines[-2] if lines[-2].endswith(",") else f"{lines[-2]},"
+    return "\n".join([*lines[:-1], f"{inside}# its other arguments, as they are", ")"])
 
 
 def of_row(loader: Mapping[str, Any], **given: object) -> str:

@@ -36,5 +36,20 @@ def of(process: Process, loader: Mapping[str, Any]) -> Undivided | None:
     place = called if apart and any(one.file_function == called.file_function for one in beside if called) else made
     line = f" (line {group.line} does)" if group is not None else ""
     what = f"run line {place.line}" if place is not None else "make the loader"
-    code = f"{CODE}\n{place.source.strip()}" if place is not None and place.source.strip().endswith(")") else CODE
-    return Undivided(place, FIX.format(line=line, what=what, kind=kind), code)
+    return Undivided(place, FIX.format(line=line, what=what, kind=kind), _example(group, place))
+
+
+def _example(group: Location | None, place: Location | None) -> str:
+    """The line that makes the loader below the one that makes the group: a second group raises, so that the script's
+    own line is moved, or what calls it."""
+    moved = place.source.strip() if place is not None and place.source.strip().endswith(")") else ""
+    if group is None:
+        return f"{CODE}\n{moved}".strip()
+    if place is None or not moved:
+        return f"# line {group.line} runs first, and once; below it make the loader"
+    own = group.source.strip()
+    if group.file_function == place.file_function and own.endswith(")"):
+        return f"{own}  # line {group.line}, from where it stands today\n{moved}"
+    maker = group.function.rpartition(".")[2]
+    below = f"line {group.line}" if maker.startswith("<") else f"what calls {maker}(), where line {group.line} is"
+    return f"# line {place.line}, below {below}:\n{moved}"

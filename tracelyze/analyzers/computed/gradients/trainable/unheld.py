@@ -15,7 +15,7 @@ from tracelyze.analyzers.computed.gradients.trainable import (
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
+from tracelyze.analyzers.evidence.editing.optimizers import empty_groups, given_parts
 from tracelyze.analyzers.evidence.editing.storing import registered_layers
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
@@ -193,8 +193,9 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool, optimization: 
         return _Cause(why, FIX, _IN_LIST, other)
     if process.locations("unregistered") or recorded_text.matching(process, _LIST):
         return _Cause(why, FIX, _MADE_LATER, other)
-    code = _with_rate(optimization, _BELOW)
-    return _Cause(_USUALLY_REGISTERED if why == _USUALLY else why, FIX_WHOLE, code, other)
+    parts = given_parts.of(optimization, each) if alone and len(each) == row["missed"] else None
+    said, fix = parts or (_USUALLY_REGISTERED if why == _USUALLY else why, FIX_WHOLE)
+    return _Cause(said, fix, _with_rate(optimization, _BELOW), other)
 
 
 def _with_rate(optimization: Optimization, where: str) -> str:
