@@ -289,9 +289,10 @@ def test_what_began_later_is_no_reason_to_doubt_the_order_of_two_causes() -> Non
     assert (told["learning-rate-too-high"], told["learning-rate-schedule"]) == ("learning-rate-schedule", None)
 
 
-def test_what_keeps_an_output_constant_explains_the_plateau() -> None:
+@pytest.mark.parametrize("reason", [consequences.OTHERS_LEARNED, consequences.PADDING_SEEN])
+def test_what_keeps_an_output_constant_explains_the_plateau(reason: str) -> None:
     """Both name each other as a cause: at the same step the catalogue decides, unless one says what keeps it so."""
-    known = [Evidence("other terms of the loss", consequences.OTHERS_LEARNED, role="message")]
+    known = [Evidence("what keeps it constant", reason, role="message")]
     plateau, constant = finding("loss-plateau", 1), finding("constant-output", 1)
     assert causes(plateau, constant) == {"loss-plateau": None, "constant-output": "loss-plateau"}
     constant = replace(constant, evidence=known)

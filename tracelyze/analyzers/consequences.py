@@ -53,6 +53,8 @@ OPEN: Final = ("constant-output", "loss-plateau")
 on random numbers that leaks memory is looked at for the leak."""
 OTHERS_LEARNED: Final = "they count in its place"
 """Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
+PADDING_SEEN: Final = "its mask leaves padding alone"
+"""Evidence of a constant output that names a mask of attention as its reason: it explains the plateau as well."""
 SMALLER: Final = "they are too small"
 """Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
@@ -237,7 +239,7 @@ CONSEQUENCES: Final = (
                 "The loss is lowest, or flat, where every sample gets the same answer."),
     Consequence("constant-output", ("loss-plateau",),
                 "If nothing is learned from the input, the mean of the targets is the best answer.",
-                unless=(OTHERS_LEARNED,)),
+                unless=(OTHERS_LEARNED, PADDING_SEEN)),
     Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
     Consequence("constant-output", ("padding-in-loss",), "Padding is the commonest target, and the cheapest answer."),
     Consequence("constant-output", ("no-shuffle",), "The class of the last batches is the cheapest answer.",

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers import consequences
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.candidates import attended_rows
 from tracelyze.analyzers.evidence.editing import own_statement
@@ -68,6 +69,7 @@ def finding(process: Process, looks: list[Row], rule: str, limits: Limits) -> Fi
                      *limits.against("one_id")),
             Evidence("rows of which the mask hides something", rows, "rows", *limits.against("hidden"), role="basis"),
             Evidence("batches looked at", len(looks), "batches", *limits.against("graphs"), role="basis"),
+            Evidence("what attention sees", consequences.PADDING_SEEN, role="message"),
         ],
         location=place or backward,
         seen_at=backward,
