@@ -20,14 +20,20 @@ def forwards(kind: str, *sizes: tuple[int, int], **more: Any) -> list[dict[str, 
     ]
 
 
-def trained(make: Any, rows: list[dict[str, Any]], loader: dict[str, Any] | None = None, **steps: Any) -> Any:
+def trained(
+    make: Any,
+    rows: list[dict[str, Any]],
+    loader: dict[str, Any] | None = None,
+    batches: list[dict[str, Any]] | None = None,
+    **steps: Any,
+) -> Any:
     columns = make.steps() | {"loader": [0] * 400, "loader_batches": [1] * 400, "model_calls": [1] * 400}
     columns |= {"batch_size": [64] * 400, **steps}
     lines = [{"site": 70, "role": "module", "file": "m.py", "line": 13, "function": "__init__"}]
     lines[0] |= {"source": "self.mix = nn.TransformerEncoder(layer, 2)", "excerpt_line": 12}
     lines[0] |= {"excerpt": f"        {LAYER}\n        {lines[0]['source']}"}
     made = [{"model": 0, "module": "mix", "made_at": 70}]
-    more = {"activations": rows, "loaders": [LOADER | (loader or {})], "modules": made}
+    more = {"activations": rows, "loaders": [LOADER | (loader or {})], "modules": made, "batches": batches or []}
     return make.process(columns, sites=lines, more=more)
 
 
@@ -97,3 +103,20 @@ def test_several_batches_of_a_step(make: Any) -> None:
 )
 def test_layouts_that_are_right_or_not_known(make: Any, rows: list[dict[str, Any]], loader: dict[str, Any]) -> None:
     assert make.check(MIXED, trained(make, rows, loader))[0] == "skipped"
+
+
+@pytest.mark.parametrize(("singly", "fires"), [(True, True), (False, False)])
+def test_samples_that_the_script_draws_by_itself(make: Any, singly: bool, fires: bool) -> None:
+    """Without a loader, what comes again one by one lies along the dimension of the samples; steps of series do not."""
+    batches = []
+    for at in range(8):
+        ids = [(at + 1) * one % 67 for one in range(1, 65)] if singly else [at % 2 * 64 + one for one in range(64)]
+        row = {"step": 10 * at, "loader": None, "trained": True, "field": "0", "dtype": "float32", "batch": at}
+        batches.append(row | {"shape": "64x17x6", "print": f"p{at}", "prints": " ".join(f"s{one}" for one in ids)})
+    rows = forwards("LSTM", *[(64, 17)] * 3)
+    run = trained(make, rows, batches=batches, loader_batches=[0] * 400)
+    run.optimizations[0].steps["loader"][:] = float("nan")
+    status, _, finding = make.check(MIXED, run)
+    assert (status == "fired") is fires
+    if fires:
+        assert "there lie the 64 samples that the script drew in another order each time" in finding.summary

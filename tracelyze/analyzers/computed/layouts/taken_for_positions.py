@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.computed.order import drawn_singly
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding
@@ -68,10 +69,7 @@ def found(process: Process, limits: Limits) -> list[Layer]:
     if not process.optimizations or not process.tables["activations"].has("positions"):
         return []
     optimization = process.longest
-    loader = optimization.loader
-    if not loader.get("shuffled") or loader.get("iterable") or not (loader.get("batch_size") or 0) >= FEWEST:
-        return []
-    drawn = _drawn(optimization, loader)
+    drawn = _drawn(optimization, drawn_singly.sizes(process))
     looks: dict[tuple[str, str], list[tuple[Row, int]]] = defaultdict(list)
     for row in process.tables["activations"].records():
         if row["positions"] and row["step"] in drawn:
@@ -84,10 +82,21 @@ def found(process: Process, limits: Limits) -> list[Layer]:
     return [one for one in layers if not any(one.name.startswith(f"{name}.") for name in held)]
 
 
-def _drawn(optimization: Optimization, loader: Row) -> dict[int, int]:
+def _drawn(optimization: Optimization, singly: dict[int, int]) -> dict[int, int]:
     """How many samples were drawn for a forward, by the number of steps that were done before it: of the steps in which
-    the model was called once for each batch."""
-    steps, drawn = optimization.steps, {}
+    the model was called once for each batch. `singly`: the samples that the script itself drew."""
+    steps, drawn, loader = optimization.steps, {}, optimization.loader
+    if not loader:
+        alone = zip(*(steps[name] for name in ("step", "batch_size", "model_calls")), strict=True)
+        sizes = {int(size) for _, size, calls in alone if size == size and calls == 1}
+        if len(sizes) != 1 or set(singly.values()) != sizes or min(sizes) < FEWEST:
+            return {}
+        size = sizes.pop()
+        return {
+            int(step) - 1: size for step, calls in zip(steps["step"], steps["model_calls"], strict=True) if calls == 1
+        }
+    if not loader.get("shuffled") or loader.get("iterable") or not (loader.get("batch_size") or 0) >= FEWEST:
+        return {}
     columns = [steps[name] for name in ("step", "loader", "batch_size", "loader_batches", "model_calls")]
     for step, fed, size, batches, calls in zip(*columns, strict=True):
         if fed == loader["loader"] and batches == calls and batches > 0 and size % batches == 0:
@@ -138,6 +147,7 @@ def finding(process: Process, layers: list[Layer], rule: str, limits: Limits) ->
         if layer.kind in RECURRENCES
         else "Samples attend to each other, and the positions of one sample do not see each other"
     )
+    drawn = "that the loader drew" if optimization.loader else "that the script drew in another order each time"
     place, diff, code = remedy(process, layer)
     return Finding(
         rule=rule,
@@ -146,7 +156,7 @@ def finding(process: Process, layers: list[Layer], rule: str, limits: Limits) ->
         title=f"{layer.called_shortly} takes the {layer.samples} samples of a batch for positions",
         summary=(
             f"{layer.called} was given [{shape[0]}, {shape[1]}, …] in each of the {layer.looks} forwards looked at: "
-            f"{layer.mistake}, but there lie the {layer.samples} samples that the loader drew.{also} {effect}, so that "
+            f"{layer.mistake}, but there lie the {layer.samples} samples {drawn}.{also} {effect}, so that "
             "the answer for a sample depends on those that happen to share its batch."
         ),
         fix=layer.fix,
@@ -155,7 +165,7 @@ def finding(process: Process, layers: list[Layer], rule: str, limits: Limits) ->
         last_step=int(optimization.steps["step"][-1]),
         evidence=[
             Evidence("size of the dimension taken for positions", layer.samples),
-            Evidence("samples that the loader drew", layer.samples, "samples"),
+            Evidence(f"samples {drawn}", layer.samples, "samples"),
             Evidence("forwards looked at", layer.looks, "forwards", *limits.against("looks"), role="basis"),
         ],
         location=place,

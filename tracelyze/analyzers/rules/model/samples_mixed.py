@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.layouts import taken_for_positions
+from tracelyze.analyzers.computed.order import drawn_singly
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -26,17 +27,18 @@ def check(process: Process, limits: Limits) -> Outcome:
             return missing(process, "mixings.others")
         return Skipped("; ".join(dict.fromkeys(row["failed"] for row in rows)), "not-applicable")
     reasons = []
+    singly = bool(drawn_singly.sizes(process))
     for model in dict.fromkeys(row["model"] for row in answered):
         probes = [row for row in answered if row["model"] == model]
-        healthy = [reason for row in probes if (reason := _healthy(row, limits))]
+        healthy = [reason for row in probes if (reason := _healthy(row, bool(row["loader"]) or singly, limits))]
         if not healthy:
             return [_finding(process, probes, limits)]
         reasons.append(healthy[0])
     return Passed("; ".join(dict.fromkeys(reasons)))
 
 
-def _healthy(row: Row, limits: Limits) -> str:
-    """Why what one measurement shows is no fault; empty if it is one."""
+def _healthy(row: Row, independent: bool, limits: Limits) -> str:
+    """Why what one measurement shows is no fault; empty if it is one. `independent`: samples are drawn one by one."""
     if not row["others"]:
         return f"a sample changes its own output alone, in a batch of {row['samples']}"
     if not row["repeats"]:
@@ -45,7 +47,7 @@ def _healthy(row: Row, limits: Limits) -> str:
         return "the model answers for each pair of samples, as a contrastive one does"
     if not row["same_others"]:
         return "which samples reach each other changes with the batch, as under mixup and routing"
-    if not row["loader"] and not (_along_samples(row) and row.get("position_table")):
+    if not independent and not (_along_samples(row) and row.get("position_table")):
         return "samples reach each other, and no DataLoader says that they are independent"
     if not row["halves"]:
         return "the model takes the whole batch only, as one that knows a fixed graph does"
@@ -137,5 +139,6 @@ RULE = Rule(
         ),
         Threshold("looks", 3, "forwards", "derived: sizes may agree by chance in one batch; in three the layout is so"),
     ),
-    not_when="Attention over the batch, contrastive and mixed samples, graphs, batches without a DataLoader.",
+    not_when="Attention over the batch, contrastive and mixed samples, graphs, samples that neither a DataLoader "
+    "nor the script draws in a new order.",
 )
