@@ -471,3 +471,60 @@ def test_graphs_of_losses_say_what_a_mean_weighs(make) -> None:
     assert "take back what divides each loss by 4" in finding.fix
     assert make.check(rule, graphs(make, unequal, lambda number: number / 784))[0] == "passed", "over the step's"
     assert make.check(rule, graphs(make, [90.0, 100.0, 95.0, 98.0], lambda number: 1.0))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields", "code"),
+    [
+        (
+            {"input_shape": "2x4x32x32", "target_shape": "2x32x32", "ignore_index": 255.0},
+            {"pixels": "float32", "mask": "int64"},
+            'cross_entropy(model(batch["pixels"]), batch["mask"], ignore_index=255, reduction=\'sum\')',
+        ),
+        (
+            {"input_shape": "64x90", "target_shape": "64", "ignore_index": -100.0},
+            {"0": "int64", "1": "int64"},
+            "cross_entropy(model(x).flatten(0, -2), y.flatten(), reduction='sum')",
+        ),
+        (
+            {"input_shape": "2x4x32x32", "target_shape": "2x32x32"},
+            {"0": "float32", "1": "int64"},
+            "cross_entropy(model(x), y, reduction='sum')",
+        ),
+    ],
+)
+def test_the_example_of_a_sum_over_targets_takes_what_was_recorded(make, rows, fields, code: str) -> None:
+    """The value that does not count, the fields of a batch, and classes that are not in the last dimension."""
+    process = calls(make, ignored=UNEQUAL, **rows)
+    batches = [{"step": 0, "trained": True, "field": name, "dtype": dtype} for name, dtype in fields.items()]
+    process = make.process(
+        make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400},
+        more={"loss_calls": loss_rows(process), "batches": batches},
+        sites=[
+            {"site": 2, "role": "loader", "file": "a.py", "line": 4, "source": "for batch in loader:"},
+            {"site": 3, "role": "backward", "file": "a.py", "line": 6, "source": "loss.backward()"},
+        ],
+    )
+    found = make.check("unequal-microbatch-weights", process)[2].fix_code
+    assert code in found
+    assert f"!= {int(rows.get('ignore_index', -100))})" in found
+    assert ("for batch in micro_batches" in found) == ("pixels" in fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "largest", "plain"),
+    [
+        (("0", "1", "2"), 119.0, True),
+        (("0", "1"), 89.0, False),  # the next ids, of 90
+        (("input_ids", "labels"), 119.0, False),  # as trainers of texts name them
+        ((), 0.0, False),
+    ],
+)
+def test_labels_of_a_tagger_are_no_answers_that_were_cut_off(make, fields, largest: float, plain: bool) -> None:
+    """Ids beyond the last class: the targets are not the ids that follow, and nothing tells of prompts or templates."""
+    row = {"trained": True, "dtype": "int64", "max": largest}
+    batches = [row | {"step": step, "field": one, "shape": f"8x{20 + step}"} for step in range(4) for one in fields]
+    rows = loss_rows(calls(make, ignored=1.0, value=0.0))
+    finding = make.check("labels-all-ignored", make.process(more={"loss_calls": rows, "batches": batches}))[2]
+    assert ("template" in finding.summary + finding.fix) != plain
+    assert ("for field in batch" in finding.fix_code) == plain

@@ -191,6 +191,19 @@ def test_norms_that_were_measured_where_single_losses_stood_out(make, lone: bool
     assert make.check("exploding-gradients", make.process(steps))[0] == status
 
 
+@pytest.mark.parametrize(("every", "status"), [(9, "passed"), (1, "fired")])
+def test_norms_of_single_batches_that_stand_out_less_and_less(make, every: int, status: str) -> None:
+    """What weighs too much in a few batches is learned by heart: their losses fall, and their norms stay far above."""
+    at, rng = np.arange(COUNT), np.random.default_rng(2)
+    odd = (at % every == 0) & (at > (0 if every > 1 else COUNT // 2))
+    loss = np.where(odd, 120.0 * np.exp(-at / 100) + 4.0, 1.5) + 0.4 * at / COUNT + rng.normal(0, 0.02, COUNT)
+    norm = np.where(odd, 100.0, 0.4)
+    seen = (at < 100) | odd | (at % 50 == 7)
+    norms = [float(value) if known else None for value, known in zip(norm, seen, strict=True)]
+    steps = make.steps() | {"grad_norm": norms, "loss": loss.tolist()}
+    assert make.check("exploding-gradients", make.process(steps))[0] == status
+
+
 def test_a_loss_that_runs_away_below_zero_is_an_explosion(make) -> None:
     growth = np.exp(np.linspace(0, 14, COUNT))
     steps = make.steps() | {"grad_norm": growth.tolist(), "loss": (1 - growth).tolist()}

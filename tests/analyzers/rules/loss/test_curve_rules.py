@@ -306,6 +306,20 @@ def test_single_batches_that_also_came_in_the_first_epoch(make, factor: float, s
     assert make.check("loss-spikes", batches(make, losses))[0] == status
 
 
+@pytest.mark.parametrize(("height", "status"), [(90.0, "fired"), (9.0, "passed")])
+def test_single_batches_that_are_learned_by_heart_later(make, height: float, status: str) -> None:
+    """A sample that weighs as much as thousands is fitted in the end: its loss falls to that of the others."""
+    at = np.arange(600)
+    losses = 1.5 + np.random.default_rng(4).normal(0, 0.05, 600)
+    odd = at % 23 == 8
+    losses[odd] *= 1 + (height * np.minimum(1.0, np.exp((300 - at) / 60)))[odd] * (0.6 + 0.05 * (at[odd] % 8))
+    found, _, finding = make.check("loss-spikes", batches(make, losses))
+    assert found == status
+    if finding is not None:
+        assert finding.last_step <= 300
+        assert "or that weigh far more in the loss" in finding.summary
+
+
 def test_bad_batches_among_the_first_losses_are_counted(make) -> None:
     """Where they tower above what came before as the later ones do; the loss at the beginning is none."""
     losses = corrupt(25, 1.0)

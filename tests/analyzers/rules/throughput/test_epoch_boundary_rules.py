@@ -298,3 +298,33 @@ def test_a_stall_that_the_queue_of_the_device_hides_is_none(make) -> None:
     optimizer = [{"optimizer": 0, "name": "SGD", "device": "cuda:0"}]
     process = make.process(columns, evals={}, loaders=workers(4), optimizers=optimizer)
     assert make.check("epoch-boundary-stall", process)[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("call", "kept", "example", "line"),
+    [
+        ("train_loader = batches(data, epoch)", True, "train_loader = batches(data, 0)", 32),
+        ("train_loader = batches(data, 32)", False, "train_loader = batches(data, 32)", 32),
+        ("loaders[epoch] = other(data)", True, "", 10),  # what calls the function is not known
+    ],
+)
+def test_a_function_that_makes_the_loader_is_called_above_the_epochs(make, call, kept, example, line) -> None:
+    """Where the loop over epochs gives a name to what it returns, that line moves; its definition stays."""
+    texts = [
+        (40, "dataloader", "batches", 10, "return DataLoader(data, 32, num_workers=4)"),
+        (41, "loader", "main", 34, "for x, y in train_loader:"),
+        (42, "epochs", "main", 31, "for epoch in range(9):"),
+        (43, "data", "main", 32, call),
+    ]
+    sites = [
+        {"site": site, "file": "train.py", "function": function, "line": at, "source": text, "role": role,
+         "excerpt": text, "excerpt_line": at}
+        for site, role, function, at, text in texts
+    ]  # fmt: skip
+    row = workers(4)[0] | {"made_at": 40, "site": 41, "called_at": 43, "persistent_workers": kept}
+    anew = [row | {"loader": number} for number in range(5)]
+    table = epochs(make, 2.5, loader=[index // 100 for index in range(400)])
+    finding = make.check("epoch-boundary-stall", make.process(table, evals={}, loaders=anew, sites=sites))[2]
+    assert finding.location.line == line
+    assert (f"# above line 31, and no more in line 32:\n{example}" in finding.fix_code) == bool(example)
+    assert ("  # in batches()" in finding.fix_code) == (not example or not kept)

@@ -465,3 +465,55 @@ def test_a_plateau_of_what_goes_with_a_loss(make, first: float, last: float, ste
     steps = make.steps() | {"lr": [*FALLING[:-1], 0.001], "loss": falling}
     process = make.process(steps, more={"schedules": [row]}, sites=lines)
     assert make.check("learning-rate-schedule", process)[0] == status
+
+
+HELPERS = """class Trainer:
+    def build_optimizer(self):
+        return torch.optim.AdamW(self.model.parameters(), lr=0.01)
+
+    def build_scheduler(self, optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+    def replace_head(self, classes):
+        self.optimizer = self.build_optimizer()
+
+    def train_epoch(self):
+        self.scheduler.step()"""
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "code"),
+    [
+        (("", ""), 9, "# below line 9:\nself.scheduler = self.build_scheduler(self.optimizer)"),
+        (("self.optimizer = self.build", "return self.build"), 6, "LambdaLR(optimizer, factor)"),  # nothing names it
+        (("(self, optimizer):", "(self, optimizer, steps):"), 6, "LambdaLR(optimizer, factor)"),  # given more
+        (
+            (
+                "self.optimizer = self.build_optimizer()",
+                "self.optimizer = self.build_optimizer(); self.build_scheduler(1)",
+            ),
+            6,
+            "LambdaLR(optimizer, factor)",
+        ),
+    ],
+)
+def test_a_scheduler_that_a_function_returns_is_made_again_where_the_optimizer_is(make, change, line, code) -> None:
+    """Below the line that calls the function of the optimizer, not where the function of the scheduler is defined."""
+    text = HELPERS.replace(*change) if change[0] else HELPERS
+    lines = text.split("\n")
+    sites = [
+        {"site": site, "role": role, "file": "t.py", "line": at, "function": function, "source": lines[at - 1].strip()}
+        | {"excerpt": text, "excerpt_line": 1}
+        for site, role, at, function in (
+            (1, "optimizer", 3, "build_optimizer"),
+            (2, "scheduler", 6, "build_scheduler"),
+            (3, "schedule", 12, "train_epoch"),
+        )
+    ]
+    row = scheduler("LambdaLR", optimizer=None, shares_parameters=True, early=0, made_at=2)
+    optimizers = [{"optimizer": 0, "name": "AdamW", "made_at": 1}]
+    steps = make.steps() | {"lr": FLAT}
+    process = make.process(steps, sites=sites, optimizers=optimizers, more={"schedules": [row]})
+    finding = make.check("learning-rate-schedule", process)[2]
+    assert finding.location.line == line
+    assert code in finding.fix_code

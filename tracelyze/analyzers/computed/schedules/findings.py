@@ -15,7 +15,7 @@ from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark, Severity
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.diagnosis import Diff, Setting
+    from tracelyze.diagnosis import Diff, Location, Setting
 
 FALSE_ALARM: Final = "A planned pause, or part of a longer schedule."
 
@@ -32,6 +32,8 @@ class RateFault:
     diff: Diff | None = None
     at_step: bool = False
     """Whether the call of the scheduler's step is to change, not its construction."""
+    place: Location | None = None
+    """The line to change, if it is neither of them."""
     setting: Setting | None = None
     """What the script has to be given another value."""
     first: int = 0
@@ -97,7 +99,7 @@ def about_rate(
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
         cost=timing.cost_of(optimization, affected) if first or severity == "critical" else None,
-        location=given.line if given else made or stepped,
+        location=given.line if given else fault.place or made or stepped,
         seen_at=stepped,
         charts=rates + pictures.loss(optimization),
         false_alarm=fault.false_alarm,

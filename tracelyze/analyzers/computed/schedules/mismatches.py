@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.schedules import plateaus, units
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.settings import callers
 from tracelyze.diagnosis import Setting
 from tracelyze.formatting import listed, number, plural
 
@@ -34,6 +36,8 @@ ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there
 SHOWN: Final = 4  # milestones that a sentence can bear
 WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
 _STEPS: Final = re.compile(r"\.step\s*\(")
+_STEPPED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.step\(.*\)")
+_METHOD: Final = re.compile(r"\(\s*self\b")
 WARM_UP: Final = r"(?i)warm|\bramp"
 
 
@@ -67,8 +71,10 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
         if twin is not None
         else "the optimizer was made again after the scheduler."
     )
+    below = None if twin is not None else _helper_called_below(optimization, row)
     return Mismatch(
         scheduler=row,
+        place=below[0] if below else None,
         title=f"{row['name']} drives an optimizer that never steps: the learning rate stays the same",
         what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
         f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
@@ -79,6 +85,8 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
         code=f"made = {'model.' if home == CONFIGURE else ''}{home or 'make_optimizer'}()  # once\n"
         "# optimizer and scheduler: both out of `made`"
         if twin is not None
+        else below[1]
+        if below
         else _made_below(optimization, row),
     )
 
@@ -260,6 +268,33 @@ def _begun_early(optimization: Optimization, schedulers: Sequence[Row], limits: 
             at_step=True,
         )
     return None
+
+
+def _helper_called_below(optimization: Optimization, row: Row) -> tuple[Location, str] | None:
+    """The only recorded call of the function that makes and returns the optimizer, and the call of the one that makes
+    its scheduler of it, to stand below: a scheduler that a function returns is not made anew where that is defined."""
+    process, made, stepped = optimization.process, optimization.made_at, optimization.process.site(row["site"])
+    helper = process.site(row["made_at"])
+    own, steps = own_statement.at(process, helper), own_statement.at(process, stepped)
+    if made is None or helper is None or own is None or not isinstance(own.parsed.statement, ast.Return):
+        return None
+    calls = callers.of(process, made.function.rpartition(".")[2], made.file)
+    head = callers.signature(process, helper)
+    name = _STEPPED.fullmatch(steps.text.partition("#")[0].strip()) if steps is not None else None
+    if len(calls) != 1 or head is None or len(head.names) != 1 or name is None:
+        return None
+    given = calls[0].own.parsed.statement
+    if not isinstance(given, ast.Assign) or given.value is not calls[0].call or len(given.targets) != 1:
+        return None
+    again = callers.of(process, helper.function.rpartition(".")[2], helper.file)
+    if any(one.place.file_function == calls[0].place.file_function for one in again):
+        return None  # that is the call before the scheduler was made, and the later one was not recorded
+    optimizer = ast.unparse(given.targets[0])
+    owner = "self." if _METHOD.search(head.place.source) else ""
+    if owner and not name["name"].startswith(owner):
+        return None  # what the object is called there is not known
+    called = f"{name['name']} = {owner}{helper.function.rpartition('.')[2]}({optimizer})"
+    return calls[0].place, f"# below line {calls[0].place.line}:\n{called}"
 
 
 def _made_below(optimization: Optimization, row: Row) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
+IGNORED: Final = -100  # the ignore_index of torch, where none is given
 OF_TRANSFORMERS: Final = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
     "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
@@ -26,20 +27,21 @@ IN_COMPUTE_LOSS: Final = "# in compute_loss, which the Trainer gives the tokens 
 OTHERS_STAY: Final = "; its other arguments stay as they are"
 SUMMED: Final = "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
 COUNTED: Final = (
-    "targets = sum((y != -100).sum() for _, y in micro_batches)  # before any backward; -100: ignore_index\n"
+    "targets = sum(({y} != {ignored}).sum() for {counted} in micro_batches)  # before any backward; {ignored}: "
+    "ignore_index\n"
 )
 OF_A_LOOP: Final = (
-    "targets = sum((y != -100).sum() for _, y in micro_batches)  # -100: the loss's ignore_index\n"
-    "for x, y in micro_batches:\n"
-    "    loss = torch.nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten(), reduction='sum')\n"
+    "targets = sum(({y} != {ignored}).sum() for {counted} in micro_batches)  # {ignored}: the loss's ignore_index\n"
+    "for {batch} in micro_batches:\n"
+    "    loss = torch.nn.functional.cross_entropy({compared}, {given}reduction='sum')\n"
     "    (loss / targets).backward()"
 )
 OF_ACCELERATE: Final = (
     "import itertools  # at the top of the file\n\n"
     "batches = iter(loader)\n"
     "while micro_batches := list(itertools.islice(batches, {count})):\n"
-    "    targets = sum(({y} != -100).sum() for _, {y} in micro_batches)  # -100: the loss's ignore_index\n"
-    "    for {x}, {y} in micro_batches:\n"
+    "    targets = sum(({y} != {ignored}).sum() for {counted} in micro_batches)  # {ignored}: the loss's ignore_index\n"
+    "    for {batch} in micro_batches:\n"
     "        # as it stands above the loss today, without {holder}.accumulate()\n"
     "{loss}\n"
     "        {backward}\n"
@@ -77,20 +79,50 @@ def example(optimization: Optimization, loss: Location | None, own: Divided | No
         code = _by_call(optimization, loss).replace("(loss / targets).backward()", divides)
         code = code.replace("loss.backward()", BACKWARD.format(holder=holder, loss="loss", count=count))
         return code if "backward(" in code.partition("\n")[2] else f"{code}\n{backward}"
-    x, y = _fields(optimization)
+    words = _in_words(optimization)
     inside = textwrap.indent(summed, " " * 8)
-    return OF_ACCELERATE.format(count=count, holder=holder, loss=inside, backward=backward, x=x, y=y)
+    return OF_ACCELERATE.format(count=count, holder=holder, loss=inside, backward=backward, **words)
+
+
+def _in_words(optimization: Optimization) -> dict[str, str]:
+    """What the loop calls a batch, its inputs and its targets, and what of the targets does not count; how the loss
+    compares them: of pictures the classes are in dimension 1, and what flattens them would mix them with places."""
+    rows = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
+    values = {int(row["ignore_index"]) for row in rows if row["ignore_index"] is not None}
+    ignored = values.pop() if len(values) == 1 else IGNORED
+    places = any((row["input_shape"] or "").count("x") > 1 for row in rows)
+    x, y = _fields(optimization)
+    named = y.partition("[")[0] if "[" in y else ""
+    return {
+        "batch": named or f"{x}, {y}",
+        "counted": named or f"_, {y}",
+        "x": x,
+        "y": y,
+        "ignored": str(ignored),
+        "compared": f"model({x}), {y}" if places else f"model({x}).flatten(0, -2), {y}.flatten()",
+        "given": f"ignore_index={ignored}, " if ignored != IGNORED else "",
+    }
 
 
 def _fields(optimization: Optimization) -> tuple[str, str]:
-    """The two names that the loop over batches gives the inputs and the targets."""
+    """The two names that the loop over batches gives the inputs and the targets; of a batch with two fields that have
+    names, what it is asked for."""
     there = optimization.backward_location
     loops = optimization.process.locations("loader")
     places = [one for one in loops if there is not None and one.file_function == there.file_function]
     loop = parsed_line.of(places[0]) if len(places) == 1 else None
     target = loop.statement.target if loop is not None and isinstance(loop.statement, ast.For) else None
     names = [one.id for one in target.elts if isinstance(one, ast.Name)] if isinstance(target, ast.Tuple) else []
-    return (names[0], names[1]) if isinstance(target, ast.Tuple) and len(names) == len(target.elts) == 2 else ("x", "y")
+    if isinstance(target, ast.Tuple) and len(names) == len(target.elts) == 2:
+        return names[0], names[1]
+    rows = [row for row in optimization.process.tables["batches"].records() if row["trained"] and row["field"]]
+    given = {str(row["field"]): str(row["dtype"]) for row in rows}
+    whole = [name for name, dtype in given.items() if dtype.startswith("int") and name.isidentifier()]
+    others = [name for name in given if name not in whole and name.isidentifier()]
+    if len(given) == 2 and len(whole) == len(others) == 1:
+        batch = target.id if isinstance(target, ast.Name) else "batch"
+        return f'{batch}["{others[0]}"]', f'{batch}["{whole[0]}"]'
+    return "x", "y"
 
 
 def _by_call(optimization: Optimization, loss: Location | None) -> str:
@@ -103,7 +135,8 @@ def _by_call(optimization: Optimization, loss: Location | None) -> str:
     if texts.symbols(optimization.process, "end_symbol"):
         return OF_TRANSFORMERS
     summed = divided.summed(optimization.process, loss, OF_TORCH, "targets")
-    return COUNTED + summed if summed else OF_A_LOOP
+    words = _in_words(optimization)
+    return (COUNTED.format(**words) + summed) if summed else OF_A_LOOP.format(**words)
 
 
 def _accelerate(optimization: Optimization) -> tuple[str, str] | None:

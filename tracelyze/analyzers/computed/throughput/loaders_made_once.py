@@ -24,6 +24,12 @@ def example(process: Process, loader: Mapping[str, Any]) -> str:
     there, and the loop goes through what it gave."""
     made_at = process.site(loader.get("made_at"))
     code = loader_arguments.example(process, loader, {_KEPT: True})
+    place = assigned(process, loader)
+    moved = own_statement.at(process, place)
+    if made_at is not None and place is not None and moved is not None:
+        inside = [] if loader.get(_KEPT) else [f"{code}  # in {made_at.function}()"]
+        where = f"# above line {_around(process, place)[0].line}, and no more in line {place.line}:"
+        return "\n".join([*inside, where, _first(process, moved.text)])
     own = own_statement.at(process, made_at)
     if own is None or made_at is None or not isinstance(own.parsed.statement, ast.Return):
         return f"# before the epochs:\n{_first(process, code)}"
@@ -32,6 +38,24 @@ def example(process: Process, loader: Mapping[str, Any]) -> str:
     if not call:
         return "\n".join([*changed, f"# call {made_at.function}() once, before the epochs, and keep what it returns"])
     return "\n".join([*changed, f"loader = {_first(process, call)}  # before the epochs", loop, "    ..."])
+
+
+def assigned(process: Process, loader: Mapping[str, Any]) -> Location | None:
+    """The line in the loop over epochs that gives a name to what the function returns that makes the loader."""
+    made_at, place = process.site(loader.get("made_at")), process.site(loader.get("called_at"))
+    own = own_statement.at(process, place)
+    if own is None or made_at is None or place is None or not own.is_whole or not _around(process, place):
+        return None
+    statement = own.parsed.statement
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return None
+    return place if parsed_line.name_of(statement.value.func) == made_at.function.rpartition(".")[2] else None
+
+
+def _around(process: Process, place: Location) -> list[Location]:
+    """The loops over epochs in the function of a line that begin above it, the nearest first."""
+    loops = [one for one in process.locations("epochs") if one.file_function == place.file_function]
+    return sorted((one for one in loops if one.line < place.line), key=lambda one: -one.line)
 
 
 def _first(process: Process, code: str) -> str:

@@ -41,6 +41,11 @@ PRINTS: Final = (
 )
 
 
+_PRINTS_SAMPLE: Final = (
+    "print([field[0] for field in batch])  # a sample: is each of its labels ignored, and should it be?"
+)
+
+
 def remedy(process: Process, share: float, most: float) -> Remedy:
     """Why no target counts in some batches, and what to do about it.
 
@@ -50,6 +55,13 @@ def remedy(process: Process, share: float, most: float) -> Remedy:
     length = _length(process) or _length_of_tensors(process)
     if length is not None:
         return _cut(process, *length)
+    if share == 1 and _are_of_other_kinds(process):
+        return Remedy(
+            "Print the labels of a sample where they are made, beside what they are made of: a condition that never "
+            "holds may give each of them ignore_index.",
+            _PRINTS_SAMPLE,
+            why=" What makes the labels gives them all this value, or ignore_index is also a class.",
+        )
     cut_off = "" if _is_rarely_longest(process, share) else "truncation cuts the answers off behind a masked prompt, "
     why = f" Usually {cut_off}the answer's marker is never found, or ignore_index is also a class."
     masks = _masking(process)
@@ -61,6 +73,18 @@ def remedy(process: Process, share: float, most: float) -> Remedy:
         return Remedy(f"{fix} Drop samples without an answer.", DROPS, masks, why=why)
     left = "No sample that was looked at has a target" if share == 1 else "Most samples have no target"
     return Remedy(f"{fix} {left}, so dropping such samples is no remedy.", PRINTS, masks, why=why)
+
+
+def _are_of_other_kinds(process: Process) -> bool:
+    """Whether the targets are no ids of a text that goes on: batches without names hold ids beyond the last class."""
+    rows = [
+        row for row in process.tables["batches"].records() if row["trained"] and str(row["dtype"]).startswith("int")
+    ]
+    named = any(not str(row["field"]).isdecimal() for row in rows)
+    largest = max((row["max"] for row in rows if row["max"] is not None), default=0.0)
+    shapes = [_sizes(row["input_shape"] or "") for row in process.tables["loss_calls"].records() if row["training"]]
+    classes = max((sizes[1] for sizes in shapes if len(sizes) > 1), default=0)
+    return bool(not named and 0 < classes <= largest)
 
 
 def _rows(process: Process) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention, kept_workers
+from tracelyze.analyzers.computed.throughput import contention, kept_workers, loaders_made_once
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -65,6 +65,7 @@ def _finding(
     renewed = kept_workers.made_anew(optimization, loader, limits["boundaries"])
     fix, code, why = kept_workers.advice(optimization.process, loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
+    called_at = loaders_made_once.assigned(optimization.process, loader) if renewed else None
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
     return Finding(
         rule=RULE.id,
@@ -88,7 +89,7 @@ def _finding(
             *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), whole),
-        location=(made_at if code else None) or iterated,
+        location=(called_at or made_at if code else None) or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
         diff=None if renewed else kept_workers.edit(optimization.process, loader),

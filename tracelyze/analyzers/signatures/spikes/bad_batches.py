@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Losses whose median is the level of the one in the middle: some dozens of steps show a level and not a trend.
 _AROUND = 33
-UNKNOWN = "wrong labels or units, a broken shard, samples that were not normalised."
+UNKNOWN = "wrong labels or units, a broken shard, samples that were not normalised, or that weigh far more in the loss."
 CODES = (
     "Leave such values out of the loss, or out of the data: they may stand for a missing one, or have another unit. "
 )
@@ -66,8 +66,18 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
         found = _apart(over[begin:], begin, limits, limits["single"], limits["apart"])
         if found is not None and float(np.median(losses[found.rows])) > highest_at_first:
             return _with_earlier(found, losses, over, first, limits["single"]) if begin == first else found
-    found = _apart(over[first:], first, limits, limits["height"], limits["gap"])
+    found = _apart(over[first:], first, limits, limits["height"], limits["gap"]) or _soon(over, first, limits)
     return _with_earlier(found, losses, over, first, limits["height"]) if found is not None else None
+
+
+def _soon(over: Floats, first: int, limits: Limits) -> BadBatches | None:
+    """Losses of the first half that tower above all others there, though some by less than `height`: batches that
+    weigh so much are learned by heart, so that their losses fall to those of the others later."""
+    if (over[first:] > np.log(limits["single"])).sum() > limits["rare"] * len(over[first:]):
+        return None  # a second kind of data, which is rarer in that half by chance
+    half = over[first : len(over) // 2]
+    found = _apart(half, first, limits, limits["single"], limits["gap"]) if len(half) >= limits["losses"] else None
+    return found if found is not None and found.height >= limits["height"] else None
 
 
 def often(optimization: Optimization, rows: NDArray[np.intp], losses: Floats, limits: Limits) -> BadBatches | None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 _AROUND = 33  # losses: some dozens show a level and not a trend
+_QUIET = 2.0  # times the level: batches of one size and kind do not double it
+_BACK = 3  # losses before and behind a batch: one of each is at the level, where nothing but the batch was unlike
 
 
 def improves(loss: Floats, limits: Limits) -> bool:
@@ -23,7 +25,7 @@ def improves(loss: Floats, limits: Limits) -> bool:
 
 
 def lone_batches(loss: Floats, limits: Limits) -> Mask:
-    """Steps whose loss is far above those before and behind it, shape [steps]: the norm is that of a single batch.
+    """Steps whose loss is above those before and behind it, shape [steps]: the norm is that of a single batch.
 
     Gradients are measured now and then, and where the loss stands out: such norms say nothing of the steps between.
     """
@@ -31,8 +33,17 @@ def lone_batches(loss: Floats, limits: Limits) -> Mask:
     known = np.isfinite(loss)
     if known.sum() < limits["losses"] or loss[known].min() <= 0:
         return lone
-    lone[known] = loss[known] > limits["leap"] * statistics.running_median(loss[known], _AROUND)
+    over = loss[known] / statistics.running_median(loss[known], _AROUND)
+    lone[known] = (over > limits["leap"]) | ((over > _QUIET) & _comes_back(over))
     return lone
+
+
+def _comes_back(over: Floats) -> Mask:
+    """Losses with a quiet one shortly before and shortly behind them, shape [losses]; `over`: by the level of each."""
+    padded = np.pad(over, _BACK, constant_values=np.inf)
+    around = np.lib.stride_tricks.sliding_window_view(padded, _BACK)
+    before, behind = around[: len(over)].min(axis=1), around[_BACK + 1 :].min(axis=1)
+    return np.asarray((before <= _QUIET) & (behind <= _QUIET), dtype=bool)
 
 
 def breaks_by_itself(loss: Floats, until: int, limits: Limits) -> bool:
