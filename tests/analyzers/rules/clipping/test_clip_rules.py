@@ -189,11 +189,12 @@ def test_what_a_clip_of_scaled_gradients_leaves(make, norm: float, said: str) ->
 
 
 def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
-    """Steps whose norm before clipping is about `times` the bound."""
+    """Steps whose norm before clipping is about `times` the bound, and whose loss falls no more at the end."""
     steps = make.steps()
     norms = [bound * times * (1 + 0.3 * ((index * 7) % 11 - 5) / 5) for index in range(len(steps["step"]))]
     count = len(norms)
     usual = {"grad_norm": norms, "grad_norm_source": [2] * count, "clip_max_norm": [bound] * count}
+    usual["loss"] = [2 - min(index, count // 2) / count for index in range(count)]
     return steps | usual | {"clips": [None] + [1] * (count - 1)} | columns
 
 
@@ -212,6 +213,18 @@ def test_clipping_that_is_always_active(make) -> None:
     rarely["grad_norm"] = [0.9 if index % 25 == 0 else norm for index, norm in enumerate(rarely["grad_norm"])]
     title = make.check("clipping-always-active", make.process(rarely))[2].title
     assert title.startswith("Clipping acts on all steps"), "those aside whose norm is five times the limit"
+
+
+@pytest.mark.parametrize(("last", "tried"), [(4.0, True), (5.9, False)])
+def test_a_clip_that_holds_back_a_loss_that_still_falls(make, last: float, tried: bool) -> None:
+    """Steps of SGD were short: with the limit raised and the rate lowered by the same factor they would stay so."""
+    count = len(clipped(make)["loss"])
+    falling = np.linspace(10, last, count) if tried else np.concatenate([np.linspace(10, 6, count // 2), [last] * 999])
+    steps = clipped(make) | {"loss": list(falling[:count])}
+    sgd = [{"optimizer": 0, "name": "SGD", "device": "cpu"}]
+    finding = make.check("clipping-always-active", make.process(steps, optimizers=sgd))[2]
+    assert ("The loss still fell at the end of this run" in finding.fix) is tried
+    assert ("raise the rate from there" in finding.fix) is not tried
 
 
 @pytest.mark.parametrize("recorded", [True, False])

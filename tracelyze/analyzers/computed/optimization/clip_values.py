@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -129,6 +131,26 @@ def rate_for(optimization: Optimization, factor: float) -> str:
     a schedule makes of the rate stays as it is."""
     rate = schedulers.given_rate(optimization) if optimization.steps.known("lr").any() else 0.0
     return f"\n{schedulers.with_rate(optimization, rate * factor, rate)}" if rate > 0 else ""
+
+
+def beside_the_limit(optimization: Optimization, raised: float, falls: float) -> tuple[str, str]:
+    """What to do with the rate of an optimizer whose steps grow with the gradient, where the limit is raised by this
+    factor; and the line of an example that does it. A loss that still fell by the share `falls` at the end was held
+    back by short steps."""
+    name = str(optimization.facts.get("name"))
+    if name not in accumulation.SCALE_MATTERS:
+        return "", ""
+    loss = optimization.steps["loss"]
+    third, last = (one[np.isfinite(one)] for one in np.array_split(loss, 4)[2:])
+    if len(third) and len(last) and 0 < float(np.median(last)) <= (1 - falls) * float(np.median(third)):
+        return (
+            f" With {name} and the same learning rate, steps are then up to {number(raised)} times as long as now. The "
+            "loss still fell at the end of this run: try that first, and lower the rate if the loss rises."
+        ), ""
+    return (
+        f" With {name}, lower the learning rate by the factor by which you raise the limit. The largest steps are "
+        "then as long as now; if the loss falls slowly, raise the rate from there."
+    ), rate_for(optimization, 1 / raised)
 
 
 def higher_limit(optimization: Optimization, way: float) -> str:

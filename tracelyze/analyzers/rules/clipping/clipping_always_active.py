@@ -60,21 +60,16 @@ def _finding(
             f"{name} gets these gradients with norm {number(bound)}, whatever it was before: it does not shrink as the "
             "loss flattens out."
         )
-        also = (
-            f" With {name}, lower the learning rate by the factor by which you raise the limit. The largest steps are "
-            "then as long as now; if the loss falls slowly, raise the rate from there."
-        )
     else:
         little = f"{name} divides the common factor out again, so little is lost. But"
         effect = (
             f"{little if accumulation.evens_out(name) else 'So'} these batches all count the same, however large their "
             "gradient, and the clip does not single out outliers."
         )
-        also = ""
     begin = timing.step_at(optimization, 0)
     usual = float(np.quantile(norms, 0.9))
     limit, place = clip_values.written(usual), clip_values.place_of(optimization)
-    rate = clip_values.rate_for(optimization, bound / usual) if name in accumulation.SCALE_MATTERS else ""
+    also, rate = clip_values.beside_the_limit(optimization, usual / bound, limits["falls"])
     return Finding(
         rule=RULE.id,
         severity="info",
@@ -142,6 +137,9 @@ RULE = Rule(
         Threshold("times", 5, "times the limit", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),
         Threshold("share", 0.95, "share", "of all steps and of the later half: a warm-up is over by then"),
         Threshold("steps", 100, "steps", "the first steps of a training are steep"),
+        Threshold(
+            "falls", 0.1, "share", "of the loss, from one quarter of the run to the next: longer steps may serve it"
+        ),
         Threshold("losses", 3, "losses", "as the loss function gave them: it decides what the fix says of a sum"),
     ),
     not_when="Outliers, warm-up, norms that are a few times the limit, several clips in each step, gradients "
