@@ -55,7 +55,25 @@ def test_the_product_above_a_sum_of_losses(make, ratio: str, policy: str, loss: 
     text += "\n    loss.backward()"
     process = make.process(sites=sites_of(text, loss=f"loss = {loss}", cut=ratio))
     found = differences.of_product(process, process.site(1))
-    assert (found.line if found else None) == line
+    assert (found.place.line if found else None) == line
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "line", "shared"),
+    [
+        ("one = ratio * adv", "two = torch.clamp(ratio, 0.8, 1.2) * adv", 3, "adv"),
+        ("one = adv * ratio", "two = kept * adv", 3, "adv"),
+        ("one = probs * gain", "two = probs * cost", None, ""),  # which side is the same says nothing then
+        ("one = ratio * adv", "two = kept * adv_old", None, ""),
+    ],
+)
+def test_the_products_of_a_clipped_surrogate(make, first: str, second: str, line: int | None, shared: str) -> None:
+    text = f"def step(net, ratio, adv):\n    kept = torch.clamp(ratio, 0.8, 1.2)\n    {first}\n    {second}"
+    text += "\n    loss = -torch.min(one, two).mean()\n    loss.backward()"
+    process = make.process(sites=sites_of(text, loss="loss = -torch.min(one, two).mean()", cut=first))
+    found = differences.of_product(process, process.site(1))
+    assert (found and found.place.line) == line
+    assert (found.shared if found else "") == shared
 
 
 @pytest.mark.parametrize(

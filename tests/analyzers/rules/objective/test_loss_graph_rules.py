@@ -284,6 +284,22 @@ def test_what_makes_a_training_one_of_reinforcement(make: Any) -> None:
     assert not style.acts(process(make, masked(0.0)))
 
 
+@pytest.mark.parametrize("signs", [True, False])
+def test_a_critic_beside_a_policy_has_no_minimum(make: Any, signs: bool) -> None:
+    """Both are trainings of their own where they share nothing, and a critic's loss rises as rewards get larger."""
+    steps = {"optimizer": [0.0, 1.0] * 400, "time": [float(one) for one in range(800)]}
+    steps |= {"loss": [one for n in range(400) for one in (max(2.0, 10 - n / 10) + max(0, n - 100) / 20, 0.01)]}
+    links = [{"optimizer": one, "model": one, "step": one} for one in (0, 1)]
+    optimizers = [{"optimizer": one, "site": None, "backward_site": None} for one in (0, 1)]
+    events = [{"kind": "policy-loss", "step": 1, "text": json.dumps({"both_signs": signs})}]
+    process = make.process(steps, more={"links": links, "optimizers": optimizers, "events": events})
+    critic = process.trainings[0]
+    assert len(process.trainings) == 2
+    assert style.values_a_policy(critic) == signs
+    assert ("a policy trains beside it" in (style.unjudgeable(critic.longest) or "")) == signs
+    assert make.check("loss-divergence", critic)[0] == ("skipped" if signs else "fired")
+
+
 def attention(over: float, summed: float, count: int = 4) -> list[dict[str, Any]]:
     return [
         {"products": 2.0, "products_wrong": 2.0 * (over != summed), "softmax_axis": over, "summed_axis": summed}

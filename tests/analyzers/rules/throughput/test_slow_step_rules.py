@@ -172,6 +172,10 @@ def test_slow_steps_beside_evaluations(make, every: int, said: bool) -> None:
     }
     _, _, finding = make.check("slow-steps", make.process(steps(make, seconds=taken, time=end), evals=evals))
     assert ("The model was evaluated in each of them" in finding.summary) == said
+    signs = [{"step": 1, "site": 1, "weights": 32.0, "weights_negative": 0.5} for _ in range(8)]
+    acts = make.process(steps(make, seconds=taken, time=end), evals=evals, more={"loss_graphs": signs})
+    acted = make.check("slow-steps", acts)
+    assert (acted[0] == "passed") == said, "its environment takes the time"
 
 
 def test_slow_steps_at_one_distance_where_some_begin_an_epoch(make) -> None:

@@ -26,9 +26,13 @@ def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFau
     long, short = (given, factor) if longer_given else (factor, given)
     sizes = loss_calls.sizes(row["input_shape"] if longer_given else row["target_shape"])
     dimension = -1 if sizes[-1] == 1 else sizes.index(1)
-    place = differences.of_product(process, loss_calls.computed_at(process, line))
-    name = "terms" if longer_given else "factors"
+    made = differences.of_product(process, loss_calls.computed_at(process, line))
+    place = made.place if made is not None else None
+    # what several terms are multiplied by is their factor
+    shared = made.shared if made is not None and not longer_given else ""
+    name = shared or ("terms" if longer_given else "factors")
     where = f"above line {place.line}" if place is not None else "before both are multiplied"
+    sides = "" if shared else f", for each side of shape {long}"
     return LossFault(
         title=f"The loss multiplies {given} by {factor}: samples get the factors of all others",
         summary=(
@@ -40,7 +44,7 @@ def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFau
         remedy=Remedy(
             f"Give both the same shape before they are multiplied: remove the dimension of size 1 from the side of "
             f"shape {long}, or sum over it, as over the parts of one action.",
-            f"# {where}, for each side of shape {long}\n{name} = {name}.squeeze({dimension})  # {long} -> {short}",
+            f"# {where}{sides}\n{name} = {name}.squeeze({dimension})  # {long} -> {short}",
             place,
             None,
         ),

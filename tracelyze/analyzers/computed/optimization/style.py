@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ FEWEST = 10  # passes
 POLICY = re.compile(
     r"\b(?:policy|actor|pg)(?:[_ ]gradient)?[_ /]loss\b|\bloss[_ /](?:policy|actor|pg)\b", re.IGNORECASE
 )
+TURNS = 0.5  # of the steps of each, within the time of the other
 MORE = 2.0  # times the classes: a guess among twice as many loses 0.7 more
 REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 
@@ -32,6 +34,8 @@ def unjudgeable(optimization: Optimization) -> str | None:
         return several(optimization.process, beside)
     if acts(optimization.process):
         return "the model acts between its steps (reinforcement learning): its loss has no minimum to keep to"
+    if values_a_policy(optimization.process):
+        return "a policy trains beside it (reinforcement learning): what its loss compares with changes as that learns"
     if range_tests.begins_with_one(optimization):
         return "the training begins with a search for a learning rate, which ends where the loss blows up"
     return _chooses_among_more(optimization.process)
@@ -72,6 +76,24 @@ def weighs_choices(process: Process) -> bool:
 def _logs_a_policy(process: Process) -> bool:
     scalars = process.tables.get("scalars")
     return scalars is not None and any(POLICY.search(name) for name in set(scalars.text("name")) if name)
+
+
+@measured_once
+def values_a_policy(process: Process) -> bool:
+    """Whether this is one of several trainings of a program, and takes turns with another one while a policy trains:
+    what a critic learns is the value of what the policy does, which changes with it."""
+    whole = process.whole
+    if whole is None or not any(json.loads(row["text"]).get("both_signs") for row in whole.events_of("policy-loss")):
+        return False
+    own = process.steps["time"]
+    others = [one.steps["time"] for one in whole.trainings if one.training != process.training]
+    return any(_within(own, other) >= TURNS and _within(other, own) >= TURNS for other in others)
+
+
+def _within(times: np.ndarray, others: np.ndarray) -> float:
+    """The share of these times that lie between the first and the last of the others."""
+    first, last = np.nanmin(others, initial=np.inf), np.nanmax(others, initial=-np.inf)
+    return float(np.mean((times >= first) & (times <= last))) if len(times) else 0.0
 
 
 @measured_once

@@ -178,7 +178,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     if alone is not None:
         sentence = f"The program was seen in line {alone.line} in {plural(looks, 'sample')} of these steps, and in "
         sentence += "none of the others."
-    beside = _beside_evaluations(optimization, found) if alone is None else ""
+    beside = beside_evaluations(optimization, found) if alone is None else ""
     fix = "checkpoints, logging, garbage collection, another program, a disk."
     return _seen(optimization, found) or Reason(
         UNKNOWN,
@@ -189,7 +189,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     )
 
 
-def _beside_evaluations(optimization: Optimization, found: Slow) -> str:
+def beside_evaluations(optimization: Optimization, found: Slow) -> str:
     """A sentence about evaluations in nearly all of the slow steps, and in few others; empty where there are none."""
     times = optimization.steps
     evaluated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"]) > 0

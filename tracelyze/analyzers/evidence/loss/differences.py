@@ -39,36 +39,70 @@ def of(process: Process, place: Location | None) -> Location | None:
     return Location(place.file, number, place.function, lines[number].strip())
 
 
-def of_product(process: Process, place: Location | None) -> Location | None:
+@dataclass(frozen=True)
+class Product:
+    """The line with a product, and the side that it shares with those in other lines; empty where there are none."""
+
+    place: Location
+    shared: str
+
+
+def of_product(process: Process, place: Location | None) -> Product | None:
     """The only line with a product under a mean or a sum that the statement at a place is computed from, as far as the
-    lines above are known one by one; None where there is none, or several. A loss times its share of the sum is no such
-    product."""
+    lines above are known one by one. The first of several that multiply by the same, as a clipped surrogate does. A
+    loss times its share of the sum is no such product."""
     lines = recorded_text.of_function(process, place) if place else {}
     own = parsed_line.of(place)
     if place is None or own is None or place.line not in lines:
         return None
     found = _products(lines, own.statement, place.line, False, set())
-    if len(found) != 1:
+    numbers, shared = {number for number, _ in found}, _shared(lines, found)
+    if not found or (len(numbers) > 1 and not shared):
         return None
-    (number,) = found
-    return Location(place.file, number, place.function, lines[number].strip())
+    number = min(numbers)
+    first = Location(place.file, number, place.function, lines[number].strip())
+    return Product(first, shared)
+
+
+def _shared(lines: dict[int, str], found: list[tuple[int, ast.BinOp]]) -> str:
+    """The name that several products multiply the same by, as it is and bounded: `ratio * a` and `clamp(ratio) * a`."""
+    for name in {one.id for _, node in found[:1] for one in (node.left, node.right) if isinstance(one, ast.Name)}:
+        others = [(number, _beside(node, name)) for number, node in found]
+        behind = [_named(lines, one, number) for number, one in others if one is not None]
+        if 1 < len(found) == len(behind) and set.intersection(*behind) - {name}:
+            return name
+    return ""
+
+
+def _beside(product: ast.BinOp, name: str) -> ast.expr | None:
+    """The other side of a product with this name."""
+    sides = (product.left, product.right)
+    given = [isinstance(one, ast.Name) and one.id == name for one in sides]
+    return sides[given.index(False)] if sum(given) == 1 else None
+
+
+def _named(lines: dict[int, str], node: ast.expr, number: int) -> set[str]:
+    """The names in an expression, and in what a name was given."""
+    made = assigned(lines, node.id, number) if isinstance(node, ast.Name) else None
+    parts = [node, *([made[1]] if made is not None else [])]
+    return {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
 
 
 def _products(
     lines: dict[int, str], node: ast.AST, number: int, reduced: bool, seen: set[tuple[str, int, bool]]
-) -> set[int]:
-    """Numbers of the lines with a product of two things that are no numbers, under a mean or a sum."""
-    found: set[int] = set()
+) -> list[tuple[int, ast.BinOp]]:
+    """The products of two things that are no numbers, under a mean or a sum, with the numbers of their lines."""
+    found: list[tuple[int, ast.BinOp]] = []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and reduced and _multiplies(node):
-        found.add(number)
+        found.append((number, node))
     if isinstance(node, ast.Call):
         reduced = reduced or parsed_line.name_of(node.func) in _REDUCED
     if isinstance(node, ast.Name | ast.Attribute) and (ast.unparse(node), number, reduced) not in seen:
         seen.add((ast.unparse(node), number, reduced))
         made = assigned(lines, ast.unparse(node), number)
-        found |= _products(lines, made[1], made[0], reduced, seen) if made is not None else set()
+        found += _products(lines, made[1], made[0], reduced, seen) if made is not None else []
     for child in ast.iter_child_nodes(node):
-        found |= _products(lines, child, number, reduced, seen)
+        found += _products(lines, child, number, reduced, seen)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.throughput import contention, outliers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -31,6 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     recurring = _recurring(optimization, seconds, judged, limits)
     if recurring is not None:
         return [_finding(optimization, recurring, seconds, limits)]
+    if single and outliers.beside_evaluations(optimization, found) and _acts(process):
+        return Passed("the model acts in the slow steps (reinforcement learning): what they take is its environment's")
     if single and share <= limits["rare"]:
         others = 0.0 if regular else outliers.held_by_others(optimization, found)
         if others >= outliers.EXPLAINED and outliers.coincidence(optimization, found).sentence == outliers.NOTHING:
@@ -41,6 +44,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{share_of(share, 'steps')} are slow: two kinds of steps, not single ones that stand out")
     slowest = float(seconds[judged].max()) / max(found.typical, 1e-9)
     return Passed(f"the slowest of {plural(int(judged.sum()), 'step')} took {number(slowest)} times the median")
+
+
+def _acts(process: Process) -> bool:
+    return style.acts(process) or style.values_a_policy(process)
 
 
 def _recurring(optimization: Optimization, seconds: Floats, judged: Mask, limits: Limits) -> outliers.Slow | None:
