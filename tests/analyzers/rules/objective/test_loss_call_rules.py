@@ -136,6 +136,12 @@ def test_terms_that_meet_the_factors_of_all_samples(make, given: str, factor: st
     assert f"each side of shape {side}" in finding.fix_code
     alike = [row | {"function": "written out", "meet_in": "Mul"} for row in elementwise("32x1", "32x1")]
     assert make.check("loss-broadcast", make.process(more={"loss_calls": alike}))[0] == "passed"
+    unknown = [row | {"function": "written out"} for row in elementwise(given, factor)]
+    assert make.check("loss-broadcast", make.process(more={"loss_calls": unknown}))[0] == "skipped", (
+        "an older recording"
+    )
+    compared = [row | {"meet_in": "Sub"} for row in unknown]
+    assert "differences" in make.check("loss-broadcast", make.process(more={"loss_calls": compared}))[2].summary
 
 
 def test_a_likelihood_with_a_variance_gets_another_target(make) -> None:

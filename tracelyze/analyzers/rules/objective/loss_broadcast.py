@@ -41,6 +41,8 @@ def _crossed(row: Row) -> bool | None:
     """Whether prediction and target have the same sizes but for ones, in another number of dimensions, so that each is
     repeated along the other."""
     given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
+    if row["function"] == WRITTEN_OUT and not row["meet_in"]:
+        return None  # an older recording: whether both are compared or multiplied is not known
     if prod(given) == 1 or prod(target) == 1:
         return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which shows nothing
     if len(given) == len(target) or [s for s in given if s > 1] != [s for s in target if s > 1]:
