@@ -126,7 +126,8 @@ def test_what_follows_at_once_does_not_follow_late(row: Consequence) -> None:
 @pytest.mark.parametrize("row", [row for row in CONSEQUENCES if row.delay is ANY_TIME], ids=lambda row: row.effect)
 def test_what_lasts_has_consequences_at_any_time_after_but_none_before(row: Consequence) -> None:
     for cause in row.causes:
-        assert causes(finding(cause, 5, 10), finding(row.effect, RUN))[row.effect] == cause
+        told = [Evidence("what the cause says of itself", row.given, role="message")] if row.given else []
+        assert causes(finding(cause, 5, 10, evidence=told), finding(row.effect, RUN))[row.effect] == cause
         assert causes(finding(cause, 500), finding(row.effect, 400))[row.effect] is None
 
 
@@ -297,3 +298,11 @@ def test_what_keeps_an_output_constant_explains_the_plateau(reason: str) -> None
     assert causes(plateau, constant) == {"loss-plateau": None, "constant-output": "loss-plateau"}
     constant = replace(constant, evidence=known)
     assert causes(plateau, constant) == {"loss-plateau": "constant-output", "constant-output": None}
+
+
+def test_a_target_network_alone_explains_a_loss_that_runs_away_by_its_statistics() -> None:
+    """Statistics that only a validation uses do no harm to the training."""
+    unset, diverged = finding("unset-running-state", 1, severity="warning"), finding("loss-divergence", 25)
+    assert causes(unset, diverged)["loss-divergence"] is None
+    known = [Evidence("a target network", consequences.LEARNED_FROM, role="message")]
+    assert causes(replace(unset, evidence=known), diverged)["loss-divergence"] == "unset-running-state"

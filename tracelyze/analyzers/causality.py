@@ -146,7 +146,8 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
     if row.grave and cause.severity == "info":
         return False
-    if any(one.role == "message" and one.value == consequences.SMALLER for one in cause.evidence):
+    said = {one.value for one in cause.evidence if one.role == "message"}
+    if consequences.SMALLER in said or (row.given and row.given not in said):
         return False
     if effect.ending is not None and effect.ending.cause in row.ended_by:
         return False

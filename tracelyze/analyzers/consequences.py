@@ -55,6 +55,8 @@ OTHERS_LEARNED: Final = "they count in its place"
 """Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
 PADDING_SEEN: Final = "its mask leaves padding alone"
 """Evidence of a constant output that names a mask of attention as its reason: it explains the plateau as well."""
+LEARNED_FROM: Final = "training learns from its answers"
+"""Evidence of running statistics that were never set: they belong to a target network, whose answers are targets."""
 SMALLER: Final = "they are too small"
 """Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
@@ -74,9 +76,10 @@ class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
     `unless`: an effect whose exception or message says one of these comes from something else; so does one that
-    was `ended_by` one of these. `grave`: only a cause that is a warning or worse has this effect (one that is
-    reported as information is harmless). `left_out`: the effect is no harm of its own but another name for what the
-    causes do, and is not reported beside one that is certain.
+    was `ended_by` one of these. `given`: a cause has this effect only where its evidence says this. `grave`: only a
+    cause that is a warning or worse has this effect (one that is reported as information is harmless). `left_out`: the
+    effect is no harm of its own but another name for what the causes do, and is not reported beside one that is
+    certain.
     """
 
     effect: str
@@ -84,6 +87,7 @@ class Consequence:
     why: str
     delay: Delay = ANY_TIME
     unless: tuple[str, ...] = ()
+    given: str = ""
     left_out: bool = False
     grave: bool = False
     ended_by: tuple[EndCause, ...] = ()
@@ -191,6 +195,9 @@ CONSEQUENCES: Final = (
     Consequence("loss-divergence", ("update-ratio",), "What was learned is lost again."),
     Consequence("loss-divergence", ("fp16-overflow",), "Steps are skipped, or made with gradients that overflowed."),
     Consequence("loss-divergence", ("train-in-eval-mode",), "BatchNorm normalises with statistics that grow stale."),
+    Consequence("loss-divergence", ("unset-running-state",),
+                "A target network without its statistics answers on a scale of its own, and what learns from it "
+                "follows it away.", given=LEARNED_FROM),
     Consequence("loss-divergence", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),
     Consequence("loss-divergence", ("resume-discontinuity", "group-rate-overwritten"),

@@ -147,3 +147,35 @@ def test_where_a_copy_in_a_dictionary_is_not_named(make: Any) -> None:
     assert copied_labels.line(given(make, text, more=assigns), seen) is None, "labels are assigned elsewhere"
     second = place(70, '"labels": ids.clone(),', "labels-given", "collate_for_test")
     assert copied_labels.line(given(make, text, more=[second]), seen) is None, "which of them is not known"
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "example"),
+    [
+        (
+            "list(ids)",
+            ["ids, mask, labels = [], [], []"],
+            "labels = [-100] * prompt_length + list(ids[prompt_length:])",
+        ),
+        ("ids.copy()", [], "labels = [-100] * prompt_length + list(ids[prompt_length:])"),
+        ("ids.clone()", ["labels = []"], "labels = ids.clone()  # above line 6\nlabels[..., :prompt_length] = -100"),
+        ("ids", [], ""),  # what changed them would change the ids
+        ("torch.tensor(labels)", [], None),  # no copy
+        ("list(ids)", ["labels = shifted(ids)"], None),  # another line makes labels
+    ],
+)
+def test_a_dictionary_that_holds_a_copy_without_its_prompt(
+    make: Any, given: str, others: list[str], example: str | None
+) -> None:
+    source = f'rows.append({{"input_ids": ids, "labels": {given}}})'
+    made = place(6, source, "labels-given", "__init__") | {"excerpt": source, "excerpt_line": 6}
+    lines = [place(40 + at, text, "labels", "collate") for at, text in enumerate(others)]
+    process = make.process(sites=[made, *lines])
+    found = copied_labels.copied(process)
+    assert (found is None) == (example is None)
+    if found is not None and example is not None:
+        entry = copied_labels.entry(process, found)
+        code = copied_labels.without_prompt(entry) if entry is not None else ""
+        assert found.line == 6
+        assert code.startswith(example)
+        assert bool(code) == bool(example)

@@ -185,6 +185,26 @@ def test_targets_that_stand_still_and_models_that_agree(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "student", "status"),
+    [
+        ("self.target", "self.predictor", "fired"),
+        ("random_target_net", "predictor", "fired"),
+        ("agent.target_critic", "agent.critic", "fired"),
+        ("self.target", "self.source", "passed"),  # two domains that are to agree
+        ("target_encoder", "query_encoder", "passed"),  # two towers
+        ("targets_head", "net", "passed"),
+    ],
+)
+def test_a_target_that_is_to_stand_still_by_its_name(make: Any, target: str, student: str, status: str) -> None:
+    """Both are in train mode, as all parts of one module are: the names alone tell which of them is to move."""
+    rows = [{**CALL, "step": step, "function": "mse_loss", "target_in_train": True} for step in range(1, 10)]
+    models = [MODELS[0] | {"called_as": target}, MODELS[1] | {"called_as": student}]
+    found, reason, finding = make.check(TEACHER, make.process(models=models, more={"loss_calls": rows}))
+    assert found == status, reason
+    assert finding is None or finding.confidence == "likely"
+
+
+@pytest.mark.parametrize(
     ("change", "status"),
     [
         ({"target_part": "teacher", "target_in_train": True}, "fired"),

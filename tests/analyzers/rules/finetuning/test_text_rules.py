@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.evidence.editing import unknown_names
 from tracelyze.analyzers.evidence.editing.remade import packed_rows
 from tracelyze.testing import SITES
 
@@ -521,3 +522,18 @@ def test_the_text_that_holds_prompt_and_answer(make, lines: list[str], others: l
     assert ("the text of line 20" in finding.fix) == named
     if named:
         assert (finding.location.line, finding.location.function) == (20, "f0")
+
+
+def test_the_prompt_in_labels_that_a_dictionary_copies(make) -> None:
+    """The empty list that a collator fills is not what makes the labels."""
+    copied, filled = 'rows.append({"input_ids": ids, "labels": list(ids)})', "ids, mask, labels = [], [], []"
+    sites = [
+        {"site": 10 + line, "role": role, "file": "a.py", "line": line, "function": f"f{line}", "source": text}
+        | {"excerpt_line": line, "excerpt": text}
+        for line, role, text in [(42, "labels-given", copied), (57, "labels", filled)]
+    ]
+    finding = make.check(PROMPT, process(make, prefix=12.0, prefix_share=0.3, sites=sites))[2]
+    assert finding.location.line == 42
+    assert finding.fix_code.startswith(
+        f"{unknown_names.NOTE}prompt_length\nlabels = [-100] * prompt_length + list(ids[prompt_length:])"
+    )

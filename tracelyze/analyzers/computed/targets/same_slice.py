@@ -56,7 +56,7 @@ def remedy(process: Process, loss: Location | None) -> Remedy | None:
 def not_shifted(process: Process) -> str:
     """What is known of targets that are the tokens at their own positions, where no line cuts them out: that the only
     line which makes labels copies the ids."""
-    line = script_lines.only(process, "labels")
+    line = script_lines.labels(process)
     copy = _COPY.fullmatch(line.source.split("#")[0].strip()) if line is not None else None
     if line is None or copy is None:
         return UNKNOWN

@@ -74,8 +74,8 @@ def _is_handed_on(process: Process, seen: Location) -> bool:
 def made(process: Process) -> Location | None:
     """The only line that assigns labels. In a script that assigns none, the only one that has a dictionary hold a copy
     of the ids as labels, where padding is known to be beside it: not in what reads a sample without its mask."""
-    if process.locations("labels"):
-        return script_lines.only(process, "labels")
+    if _are_assigned(process):
+        return script_lines.labels(process)
     lines = list({one.file_line: one for one in process.locations("labels-given")}.values())
     found = entry(process, lines[0]) if len(lines) == 1 else None
     if found is None or (found.mask is None and lines[0].file_function in process.functions(*_SAMPLES)):
@@ -93,6 +93,29 @@ def entry(process: Process, place: Location | None) -> Entry | None:
     return Entry(own, value, ids, found[0].get(_MASK)) if own.parsed.text_of(_copied(value)) == ids else None
 
 
+def copied(process: Process) -> Location | None:
+    """The only line at which a dictionary is given a copy of its ids as labels, in a script in which no line assigns
+    labels but those that make empty lists."""
+    if _are_assigned(process):
+        return None
+    places = {one.file_line: one for one in process.locations("labels-given")}.values()
+    found = [one for one in places if entry(process, one) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def without_prompt(found: Entry) -> str:
+    """The labels of the entry with the prompt ignored; empty where they are the ids themselves, or a part of these."""
+    line = found.own.line
+    masked = f"labels[..., :prompt_length] = {_IGNORED}"
+    made = found.own.dedented(found.own.parsed.text_of(found.value))
+    if _holds_list(found):  # or an array, which would be added to the numbers in front of it
+        masked = "# where these are the ids of one row"
+        made = f"[{_IGNORED}] * prompt_length + list({found.ids}[prompt_length:])"
+    elif not isinstance(found.value, ast.Call):
+        return ""
+    return f"labels = {made}  # above line {line}\n{masked}\n# and in line {line}: {_key(found)}labels"
+
+
 def edit(found: Entry, ignored: int) -> Diff | None:
     """The entry with padding set to the target that is ignored, by the mask beside it; None where it may hold lists,
     which are no tensors."""
@@ -106,13 +129,24 @@ def edit(found: Entry, ignored: int) -> Diff | None:
 
 def example(found: Entry, ignored: int) -> str:
     """The entry with padding ignored where it holds a list, by the mask beside it; empty where it may hold a tensor."""
-    lists = isinstance(found.value, ast.Call) and parsed_line.name_of(found.value.func) in _COPIES
-    if found.mask is None or not lists:
+    if found.mask is None or not _holds_list(found):
         return ""
     mask = found.own.parsed.text_of(found.mask)
     masked = f"[token if real else {ignored} for token, real in zip({found.ids}, {mask})]"
-    key = f'"{_LABELS}": ' if re.search(rf"[\"']{_LABELS}[\"']", found.own.text) else f"{_LABELS}="
-    return f"{key}{masked},  # where the ids are those of one row"
+    return f"{_key(found)}{masked},  # where the ids are those of one row"
+
+
+def _are_assigned(process: Process) -> bool:
+    return any(re.search(script_lines.NOT_EMPTY, one.source) for one in process.locations("labels"))
+
+
+def _holds_list(found: Entry) -> bool:
+    return isinstance(found.value, ast.Call) and parsed_line.name_of(found.value.func) in _COPIES
+
+
+def _key(found: Entry) -> str:
+    """What the entry of the labels begins with, in a dictionary or among the arguments of `dict`."""
+    return f'"{_LABELS}": ' if re.search(rf"[\"']{_LABELS}[\"']", found.own.text) else f"{_LABELS}="
 
 
 def _entries(node: ast.AST) -> dict[str, ast.expr]:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 
 _NAMED: Final = re.compile(r"teacher", re.IGNORECASE)
+_FIXED: Final = (
+    re.compile(  # the networks of deep Q-learning and of random network distillation that are to stand still
+        r"(?:\w+\.)*_?(?:(?:random|frozen|fixed)_)?target(?:_?(?:net|network|model|critic))?", re.IGNORECASE
+    )
+)
+_OTHER_SIDE: Final = re.compile(r"source|src|query|user|anchor", re.IGNORECASE)  # of a pair in which both are to learn
 
 
 def is_named(name: object) -> bool:
@@ -24,8 +30,12 @@ def is_named(name: object) -> bool:
 
 
 def is_behind(process: Process, row: dict[str, Any], optimization: Optimization | None) -> bool:
-    """Whether one of both sides of a loss comes from a model, or a part of one, that is a teacher by its name."""
-    return any(map(is_named, [row.get("target_part"), *_names_of(process, row, optimization)]))
+    """Whether one of both sides of a loss comes from a model, or a part of one, that is a teacher by its name; or its
+    target from one that is to stand still by its name."""
+    made_input, made_target = _names_of(process, row, optimization)
+    if any(map(is_named, [row.get("target_part"), made_input, made_target])):
+        return True
+    return _FIXED.fullmatch(made_target or "") is not None and not _OTHER_SIDE.search(made_input or "")
 
 
 def is_turned(process: Process, row: dict[str, Any], optimization: Optimization | None) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import called
@@ -68,9 +69,8 @@ def _called(row: Row) -> str:
 
 def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     name = called.model(process, row["model"]) or "A model"
-    evals = process.evals
-    at = np.flatnonzero(evals["after_step"] == row["step"])
-    site = float(evals["site"][at[0]]) if len(at) else None
+    at = np.flatnonzero(process.evals["after_step"] == row["step"])
+    site = float(process.evals["site"][at[0]]) if len(at) else None
     unset = process.tables["unset"].records()
     same_model = [one for one in unset if one["model"] == row["model"]]
     serves = _serves(process, row["model"], same_model)
@@ -80,12 +80,12 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
     mixed = averaged_parameters.of(process, row["model"]) if (serves or averaged) and load is None else None
     follows = load is not None or averaged is not None or mixed is not None
+    target = [Evidence("a target network", consequences.LEARNED_FROM, role="message")] if mixed and serves else []
     anew = None if trained_so or follows else batch_statistics.made_anew(process, row)
     whence = anew.said if anew is not None else batch_statistics.why_unset(process, row, averaged)
     if load is not None:
-        whence = (
-            f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
-        )
+        lacking = load["missing"]
+        whence = f"load_state_dict set {load['expected'] - lacking} of its tensors and missed {lacking}."
     much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
     early = batch_statistics.before_training(process, row)
     begun = begun_unset.of(process, row) if early and not late and not trained_so else None
@@ -116,6 +116,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
                 "all are set by training",
             ),
             Evidence("such calls, of those checked", calls, "calls", role="basis"),
+            *target,
         ],
         location=(batch_statistics.frozen_at(process) if trained_so else averaged or (known and known.place))
         or process.site(load["site"] if load is not None else site)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
-_NOT_EMPTY = r"^(?!.*=\s*(?:\[\s*\]|list\(\))\s*(?:[,#]|$))"  # a list that is made fills nothing in yet
-
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The share of targets that are ignore_index, call by call, at each line that computes a training loss."""
@@ -52,7 +50,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     which = "every batch that was looked at" if part == 1 else f"{percent(part)} of the batches that were looked at"
     nan = _share_of_nan(process, int(bad[0]["step"])) if outcome == "NaN" else None
     remedy = cut_texts.remedy(process, part, limits["critical"])
-    remedy = replace(remedy, place=remedy.place or script_lines.only(process, "labels", _NOT_EMPTY))
+    remedy = replace(remedy, place=remedy.place or script_lines.labels(process))
     fault = LossFault(
         title=f"No target counts in {'any batch' if part == 1 else f'{percent(part)} of the batches looked at'}: "
         + (f"the loss is {outcome} there" if outcome else "nothing is learned from these"),

@@ -60,7 +60,7 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share, library = min(row["ids_ahead"] for row in bad), _of_transformers(process, line)
-    change = script_lines.shifting(process) or script_lines.only(process, "labels")
+    change = script_lines.shifting(process) or script_lines.labels(process)
     remedy = Remedy(
         fix=OF_TRANSFORMERS.format(IGNORED * label_shifts.ignores(process)) if library else ONCE,
         code=label_shifts.example(process, line.location, change) if library else ONCE_CODE,
