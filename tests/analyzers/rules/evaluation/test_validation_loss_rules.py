@@ -31,6 +31,39 @@ def test_overfitting(make) -> None:
     assert make.check("overfitting", overfitted(make, slight))[2].severity == "info"
 
 
+@pytest.mark.parametrize("different", [3, 400])
+def test_a_sampler_that_draws_the_same_few_samples(make, different) -> None:
+    """Rare samples that come often are drawn beside many others."""
+    losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    rows = [
+        {
+            "step": at,
+            "loader": 0,
+            "trained": True,
+            "field": "0",
+            "dtype": "float32",
+            "shape": "64x20",
+            "print": f"b{at}",
+        }
+        | {"prints": " ".join(f"s{(at * 64 + one) % different}" for one in range(64))}
+        for at in range(20)
+    ]
+    line = "sampler = WeightedRandomSampler(class_weights, len(y))"
+    site = {"site": 60, "role": "dataloader", "file": "a.py", "function": "build", "line": 34, "excerpt_line": 33}
+    site |= {"source": "return DataLoader(data, 64, sampler=sampler)"}
+    site |= {"excerpt": f"    {line}\n    {site['source']}"}
+    steps = make.steps() | {"loader": [0] * COUNT}
+    evals = make.evals(20, 20) | {"loss": list(map(float, losses))}
+    loaders = [{"loader": 0, "sampler": "WeightedRandomSampler", "shuffled": True, "batch_size": 64}]
+    finding = make.check(
+        "overfitting", make.process(steps, evals=evals, sites=[site], more={"batches": rows, "loaders": loaders})
+    )[2]
+    assert ("only 3 are different" in finding.summary) is (different == 3)
+    if different == 3:
+        assert finding.title == "The model overfits to 3 samples: its sampler draws the same again and again"
+        assert (finding.location.line, line.replace("weights,", "weights[labels],") in finding.fix_code) == (33, True)
+
+
 def test_losses_that_a_model_puts_out_beside_the_one_that_is_trained_do_not_overfit(make) -> None:
     """Preferences: a model is given labels and puts out their likelihood, and the training lowers another loss."""
     losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])

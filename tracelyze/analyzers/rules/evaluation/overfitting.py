@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.order import few_drawn
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.settings import stopping
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -83,15 +84,21 @@ def _finding(
     fix, code = stopping.advice(optimization.process, best)
     loop, number_of_epochs = stopping.loop(optimization.process) or (None, None)
     validated = validation.place_after(optimization.process, best)
+    source = f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}"
+    few = few_drawn.of(optimization.process, optimization)
+    if few is not None:
+        fix, code, loop, number_of_epochs = few_drawn.FIX, few.code, few.place or loop, None
     return Finding(
         rule=RULE.id,
         severity="warning" if share >= limits["grave"] else "info",
         confidence="likely",
-        title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its best",
+        title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its best"
+        if few is None
+        else f"The model overfits to {plural(few.different, 'sample')}: its sampler draws the same again and again",
         summary=(
             f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
             f"{number(seen.end)}{level}, while the training loss fell from {number(train[0])} to {number(train[1])}. "
-            "What the model has learned since then does not carry over to new data."
+            "What the model has learned since then does not carry over to new data." + (few.said if few else "")
         ),
         fix=fix,
         fix_code=code,
@@ -99,13 +106,7 @@ def _finding(
         last_step=last,
         first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,
         evidence=[
-            Evidence(
-                "validation loss at the end",
-                seen.end,
-                "",
-                seen.minimum + seen.margin,
-                f"minimum plus the larger of {percent(limits['rise'])} and the noise: {limits.source('sigmas')}",
-            ),
+            Evidence("validation loss at the end", seen.end, "", seen.minimum + seen.margin, source),
             Evidence("lowest validation loss", seen.minimum),
             Evidence("training loss then", train[0]),
             Evidence("training loss at the end", train[1]),
