@@ -954,6 +954,13 @@ SETTINGS: Final = (
     pair("idle_gauges", "idle-held", "validation-nonfinite", lines=("return (rows - low) / (high - low)",)),
     pair("churn_table", "tight-clip", "clipping-always-active", fast=True),
     pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
+    faulty(
+        "ores_without_their_labels",
+        "loss-plateau",
+        consequences=("constant-output",),
+        lines=("samples = samples[order]",),
+        fast=True,
+    ),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("torch.manual_seed(1234)",), fast=True),
     faulty(
         "split_drawn_twice",
