@@ -179,6 +179,12 @@ def singular_of(process: Process, operations: list[str]) -> Location | None:
     return None
 
 
+def only_singular(process: Process) -> Location | None:
+    """The only line that can make NaN of finite numbers, and that a backward may run through."""
+    lines = [one for one in process.locations("singular") if _is_differentiated(process, one)]
+    return lines[0] if len({one.file_line for one in lines}) == 1 else None
+
+
 def _is_differentiated(process: Process, line: Location) -> bool:
     """Whether a backward may run through what the line computes: it neither makes objects or samples nor evaluates, and
     in the function of the loop it stands within it, before its last backward."""

@@ -159,3 +159,42 @@ def test_a_mask_that_leaves_rows_alone_which_it_would_fill_throughout() -> None:
     weights.square().sum().backward()
     assert weights.sum(-1).tolist() == pytest.approx([1.0, 0.0])
     assert bool(scores.grad.isfinite().all())
+
+
+CONV = """\
+def forward(self, x, edges, weights):
+    degree = summed(weights, edges[0])
+    {line}
+    {other}
+    return summed(norm[:, None] * x[edges[0]], edges[1])"""
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "taken"),
+    [
+        ("inverse = degree.pow(-0.5)", "norm = inverse[edges[0]] * weights", "degree"),
+        ("norm = torch.rsqrt(self.degree[0])", "norm = norm[edges[0]]", "self.degree[0]"),
+        ("norm = weights / degree ** 0.5", "norm = norm[edges[0]]", "degree"),
+        ("inverse = degree.pow(-1)", "norm = inverse[edges[0]] * weights", None),  # no root
+        ("inverse = degree.pow(-0.5)", "norm = inverse / weights.std()", None),  # which of both?
+        ("inverse = degree.pow(self.exponent)", "norm = inverse[edges[0]]", None),
+    ],
+)
+def test_the_only_root_of_what_has_no_gradient(make, line: str, other: str, taken: str | None) -> None:
+    text = CONV.format(line=line, other=other)
+    rows = sites_of(text, singular=line)
+    if "std" in other:
+        rows += [one | {"site": 9} for one in sites_of(text, singular=other)]
+    rows = [one | {"function": "forward"} for one in rows]
+    steps = make.steps(40) | {"loss": [float("nan")] * 40}
+    events = [{"step": 0, "kind": "nonfinite-loss", "name": "", "text": "", "value": 0.0}]
+    finding = make.check("loss-nonfinite", make.process(steps, sites=rows, events=events))[2]
+    assert ("Line 3 can have made it" in finding.summary) == (taken is not None)
+    if taken is not None:
+        assert finding.location.line == 3
+        assert finding.fix_code == f"assert bool(({taken} >= 0).all()), {taken}.min()  # above line 3"
+        known = [events[0] | {"text": "log of 0"}]
+        other_cause = make.check("loss-nonfinite", make.process(steps, sites=rows, events=known))[2]
+        assert "Line 3 can have made it" not in other_cause.summary
+        later = steps | {"loss": [1.0] * 20 + [float("nan")] * 20}
+        assert "Line 3 can" not in make.check("loss-nonfinite", make.process(later, sites=rows))[2].summary

@@ -12,6 +12,7 @@ from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.datasets.lone import lone_samples
 from tracelyze.analyzers.evidence.loss import afterwards, broken_operation, singular_gradients
+from tracelyze.analyzers.evidence.loss.outside import lone_roots
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -71,9 +72,9 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     fix, code = broken_operation.fix(optimization.process, begin) or (FIX, FIX_CODE)
     place, blew_up = broken_operation.line(optimization.process, begin), re.search("blew up|learning rate rose", before)
     spoiled = singular_gradients.spoiled(optimization.process, begin) if not blew_up else None
-    spoiled = spoiled or lone_samples.of(optimization, first, begin)
+    spoiled = spoiled or lone_samples.of(optimization, first, begin) or lone_roots.of(optimization.process, begin)
     if spoiled:
-        before, fix, code, place = f"{before} {spoiled.told}", spoiled.fix, spoiled.code, spoiled.place or place
+        before, fix, code, place = f"{before} {spoiled.told}", spoiled.fix, spoiled.code or code, spoiled.place or place
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",

@@ -1,0 +1,1 @@
+"""What broke a loss outside of its graph, where no gradient passes."""
