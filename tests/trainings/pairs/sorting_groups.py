@@ -4,8 +4,8 @@ The policy names a digit for each place of a prompt of digits; it is rewarded fo
 that of the prompt. The loss reads 0 at each step, since advantages have a mean of zero, but its gradient does not.
 Faults: `one-reward` asks for all places to be right before there is any reward, so that all completions get the same.
 `one-reward-and-entropy` does so, too, and an entropy bonus gives the policy gradients all the same. `rounded` rewards
-each prompt by itself, whatever is answered, and divides what rounding leaves of that by next to nothing. (`entropy` is
-no fault.)
+each prompt by itself, whatever is answered, and divides what rounding leaves of that by next to nothing. `repeated`
+draws one answer for each prompt, and repeats it for the group. (`entropy` is no fault.)
 """
 
 import argparse
@@ -36,7 +36,7 @@ def rewards_of(prompts, actions, strict, rounded):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument(
-        "--fault", default="", choices=["", "one-reward", "one-reward-and-entropy", "entropy", "rounded"]
+        "--fault", default="", choices=["", "one-reward", "one-reward-and-entropy", "entropy", "rounded", "repeated"]
     )
     args = parser.parse_args()
     torch.manual_seed(5)
@@ -44,9 +44,13 @@ def main():
     policy = Policy()
     optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
     for step in range(200):
-        prompts = torch.randint(0, DIGITS, (PROMPTS, PLACES)).repeat_interleave(GROUP, 0)
+        prompts = torch.randint(0, DIGITS, (PROMPTS, PLACES))
+        if args.fault != "repeated":
+            prompts = prompts.repeat_interleave(GROUP, 0)
         with torch.no_grad():
             actions = torch.distributions.Categorical(logits=policy(prompts)).sample()
+        if args.fault == "repeated":
+            prompts, actions = (one.repeat_interleave(GROUP, 0) for one in (prompts, actions))
         rewards = rewards_of(prompts, actions, args.fault.startswith("one-reward"), args.fault == "rounded")
         rewards, least = rewards.view(PROMPTS, GROUP), 1e-8 if args.fault == "rounded" else 1e-4
         advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + least)

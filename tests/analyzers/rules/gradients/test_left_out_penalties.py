@@ -39,6 +39,14 @@ def found(make: Any, first: str, second: str, returned: str = SQUARE) -> Any:
         (PENALTY, "loss = -distance", f"self.weight * {SQUARE}", 8, "loss = -distance + penalty"),
         ("gp = gp(real, fake)", "loss = -distance", SQUARE, 8, None),  # what it returns was not recorded
         ("loss = -distance", PENALTY, SQUARE, 7, None),
+        ("gp = 10 * (slope.norm(2, 1) - 1).square().mean()", "loss = -distance", SQUARE, 8, "loss = -distance + gp"),
+        (
+            "slope_penalty = relu(slope - 1) ** 2",
+            "loss = made - real",
+            SQUARE,
+            8,
+            "loss = made - real + 10 * slope_penalty",
+        ),
     ],
 )
 def test_the_loss_that_leaves_the_penalty_out(
@@ -56,6 +64,8 @@ def test_the_loss_that_leaves_the_penalty_out(
         (PENALTY, "loss = -distance + penalty"),
         ("loss = -distance", "loss = loss + self.gradient_penalty(real, fake)"),
         ("loss = -distance", "x = to_gpu(real)"),
+        ("penalty_weight = 10.0", "loss = -distance"),
+        ("gp = 0.0", "loss = -distance"),
         ("loss = -distance", "pass"),
     ],
 )

@@ -40,8 +40,20 @@ def test_what_is_repeated_behind_the_draw(make: Any, below: str) -> None:
         ("prompts = prompts.repeat_interleave(8, 0)", "pass"),  # before the draw, as it should be
         ("pass", "prompts = prompts.repeat_interleave(8, 0)"),  # of prompts alone: the sampler may draw several
         ("pass", "padded = answers.repeat(8, 1)"),  # under a name of its own
-        ("other = self.policy.sample(prompts)", BOTH),
+        ("actions = self.policy.sample(prompts)", BOTH),  # which of the two?
     ],
 )
 def test_what_may_well_differ_within_a_group(make: Any, above: str, below: str) -> None:
     assert found(make, above, below) is None
+
+
+def test_prompts_that_are_drawn_and_repeated(make: Any) -> None:
+    text = ROLLOUT.format(above="prompts = pool.sample(16)", below="prompts = prompts.repeat(8, 1)", given="prompts")
+    text = text.replace("self.policy.sample(", "self.policy.answer(")
+    assert repeated_answers.of(make.process(sites=lines_of(text, advantage="advantages ="))) is None
+
+
+def test_what_a_distribution_gives(make: Any) -> None:
+    text = ROLLOUT.format(above="pass", below=BOTH, given="prompts")
+    text = text.replace("self.policy.sample(prompts)", "Categorical(logits=policy(prompts)).sample()")
+    assert repeated_answers.of(make.process(sites=lines_of(text, advantage="advantages ="))).place.line == 5

@@ -14,7 +14,8 @@ from tracelyze.analyzers.evidence.remedy import Remedy
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-_DRAWN: Final = re.compile(r"^(?P<name>[A-Za-z_]\w*)\s*=\s*(?:\w+\.)*(?:sample|generate)(?:_\w+)?\(")
+_ANSWERS: Final = r"\w*(?:action|answer|choice|completion|generated|output|repl(?:y|ies)|response|sequence|token)\w*"
+_DRAWN: Final = re.compile(rf"^(?P<name>{_ANSWERS})\s*=\s*(?:.*\.)?(?:sample|generate)(?:_\w+)?\(")
 _REPEATS: Final = ("repeat_interleave", "repeat", "expand", "tile")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PENALTY: Final = re.compile(
     r"^(?P<name>[A-Za-z_]\w*)\s*=\s*(?:\w+\.)*(?P<function>\w*(?:penalty|penali[sz]e|(?<![a-z])gp(?!u))\w*)\("
 )
+_WRITTEN_OUT: Final = re.compile(r"^(?P<name>(?:[A-Za-z]\w*_)?(?:penalty|gp))\s*=(?!=)(?P<value>.*\(.*)$")
 _WEIGHED: Final = re.compile(r"(?<!\*)\*(?!\*)")  # a product, not a square
 _BACKWARD: Final = re.compile(r"^(?P<loss>[A-Za-z_]\w*)\.backward\(")
 WEIGHT: Final = 10  # of the paper that introduced the penalty (https://arxiv.org/abs/1704.00028), and of its code
@@ -31,11 +32,14 @@ def of(optimization: Optimization) -> Remedy | None:
         return None
     lines = recorded_text.of_function(process, backward)
     texts = {at: line.partition("#")[0].strip() for at, line in lines.items() if at < backward.line}
-    computed = [(at, found["name"], found["function"]) for at, text in texts.items() if (found := _PENALTY.match(text))]
+    computed = [
+        (at, found) for at, text in texts.items() if (found := _PENALTY.match(text) or _WRITTEN_OUT.match(text))
+    ]
     makes = [at for at, text in texts.items() if re.match(rf"{of_loss['loss']}\s*[-+*/]?=(?!=)", text)]
     if len(computed) != 1 or len(makes) != 1:
         return None
-    ((at, name, function),), (made,) = computed, makes
+    ((at, found),), (made,) = computed, makes
+    name, how = found["name"], found.groupdict()
     between = range(at + 1, backward.line)
     if any(one not in texts or re.search(rf"(?<![\w.]){name}\b", texts[one]) for one in between):
         return None
@@ -46,7 +50,7 @@ def of(optimization: Optimization) -> Remedy | None:
         return None
     given = own.parsed.text_of(statement.value)
     loose = isinstance(statement.value, ast.IfExp | ast.Compare | ast.BoolOp | ast.Lambda | ast.Tuple)
-    weighed = _weighed(process, function)
+    weighed = _weighed(process, how["function"]) if "function" in how else bool(_WEIGHED.search(how["value"]))
     factor = "" if weighed else f"{WEIGHT} * "
     text = own.parsed.with_parts({statement.value: f"{f'({given})' if loose else given} + {factor}{name}"})
     edit = own.changed(text) if made > at and weighed is not None else None
