@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.evidence import timing
+
 TWO = [{"optimizer": 0, "name": "AdamW", "site": 1, "backward_site": 2}, {"optimizer": 1, "name": "Adam", "site": 3}]
 LINKS = [{"step": 1, "optimizer": 0, "model": 0}, {"step": 201, "optimizer": 1, "model": 1}]
 
@@ -124,3 +126,20 @@ def test_what_it_cost_is_a_share_of_its_own_time(make: Any) -> None:
     finding = make.check("zero-gradients", process)[2]
     assert finding.trainings == ["training 2 of 2"]
     assert finding.cost.of == "the time of this training"
+
+
+@pytest.mark.parametrize(
+    ("turns", "names"),
+    [
+        ([0] * 200 + [1] * 200, ["training 1 of 2", "training 2 of 2"]),
+        ([0, 1] * 200, ["AdamW (optimizer 0)", "Adam (optimizer 1)"]),  # of one training
+    ],
+)
+def test_an_optimizer_alone_in_its_training_is_called_by_that(make: Any, turns: list[int], names: list[str]) -> None:
+    columns, optimizers = steps(make)
+    links = LINKS if turns[1] == 0 else [{"step": 1, "optimizer": 0, "other": 1}]
+    process = make.process(columns | {"optimizer": turns}, optimizers=optimizers, more={"links": links})
+    assert [timing.training_of(one) for one in process.optimizations] == names
+    assert [timing.training_of(one.optimizations[0]) for one in process.trainings if one.training] == [
+        one for one in names if one.startswith("training")
+    ]

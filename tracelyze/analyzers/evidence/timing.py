@@ -25,15 +25,26 @@ def name_of(optimization: Optimization) -> str:
 
 def optimizer_of(optimization: Optimization) -> str:
     """How to call the optimizer itself: by its name if there are several, "opt_heads (Adam)"."""
-    alone = len(optimization.process.optimizations) < 2
+    alone = len(optimization.process.optimizations) < 2 or _alone_in(optimization) is not None
     return f"the optimizer{name_of(optimization)}" if alone else training_of(optimization)
 
 
 def training_of(optimization: Optimization) -> str:
-    """The name of the training among those of its process, "opt_heads (Adam)"; empty if it is the only one."""
+    """The name of the training among those of its process, "training 2 of 3"; of an optimizer among several of one
+    training, "opt_heads (Adam)"; empty if it is the only one."""
     if len(optimization.process.optimizations) < 2:
         return optimization.process.training or ""
-    return called.optimizer(optimization)
+    alone = _alone_in(optimization)
+    return alone.training if alone is not None else called.optimizer(optimization)
+
+
+def _alone_in(optimization: Optimization) -> Process | None:
+    """Of several trainings of a process, the one of which this is the only optimizer; None where it has others."""
+    for training in optimization.process.trainings:
+        own = [one.optimizer for one in training.optimizations]
+        if optimization.optimizer in own:
+            return training if training.training and len(own) == 1 else None
+    return None
 
 
 def training_with(process: Process, optimization: Optimization | None) -> str:

@@ -69,7 +69,11 @@ def _finding(
         else "nothing in it was frozen: all its parameters were trainable"
     )
     override = Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None
-    when = f"for its first {until - begin:,} steps" if later else "in the whole run"
+    when = (
+        f"for its first {until - begin:,} steps"
+        if later
+        else f"in the whole {'training' if len(process.trainings) > 1 else 'run'}"
+    )
     return Finding(
         rule=RULE.id,
         severity="warning",
