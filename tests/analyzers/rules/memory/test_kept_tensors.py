@@ -431,6 +431,8 @@ for x, y in batches:
     ("line", "number"),
     [
         ("shown.update(gap)", 65),
+        ("shown.update('gap', gap)", 65),
+        ("shown.update(gap, other)", None),  # which of both?
         ("shown.update(gap); bar.update(1); losses.update(seen); losses.update(loss.item())", 65),
         ("shown.update(gap.item())", None),
         ("shown.update(gap); losses.update(loss)", None),  # two of them
@@ -467,3 +469,22 @@ def test_what_a_meter_computes_of_what_it_is_given_comes_from_elsewhere(make: An
     optimization = make.process(sites=rows).optimizations[0]
     found = handed_over.to(optimization, kept_tensors.lines(optimization)[-1].location)
     assert (found is not None) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [
+        ("F.l1_loss(out, y.detach())", True),  # the graph of `out`
+        ("F.l1_loss(out, y.detach()).item()", False),
+        ("float(out)", False),
+        ("gauge(y.detach(), 3)", False),  # perhaps it computes with weights, perhaps not
+    ],
+)
+def test_a_tensor_of_something_that_is_detached_and_something_that_is_not(make: Any, value: str, known: bool) -> None:
+    rows = list(meter(make, "self.values.append(err)").process.sites.records())
+    text = HANDING.format(line="shown.update(gap)").replace("loss.item()", "0").replace("seen = 0", "out = model(y)")
+    text = text.replace("F.l1_loss(model(y), y)", value)
+    rows[0] |= {"line": 64, "excerpt": text, "excerpt_line": 60}
+    optimization = make.process(sites=rows).optimizations[0]
+    found = handed_over.to(optimization, kept_tensors.lines(optimization)[-1].location)
+    assert (found.place.line if found else None) == (65 if known else None)

@@ -50,6 +50,7 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
             given = [*call.args, *(one.value for one in call.keywords)]
             if all(_is_number(one, text) for one in given):
                 continue
+            given = [one for one in given if not isinstance(one, ast.Constant)]  # the name of a curve beside its value
             if len(given) != 1 or not isinstance(given[0], ast.Name) or not _made(given[0].id, text):
                 return None
             found.append(HandedOver(Location(backward.file, number, backward.function, line.strip()), given[0].id))
@@ -82,13 +83,27 @@ def _is_of_self(function: ast.expr) -> bool:
 def _is_number(node: ast.expr, text: dict[int, str]) -> bool:
     """Whether an argument is none with a graph, as far as the text says."""
     values = _values(node.id, text) if isinstance(node, ast.Name) else [ast.unparse(node)]
-    return isinstance(node, ast.Constant) or (bool(values) and all(_FREED.search(one) for one in values))
+    freed = bool(values) and all(_FREED.search(one) and not _is_made_of_others(one, text) for one in values)
+    return isinstance(node, ast.Constant) or freed
 
 
 def _made(name: str, text: dict[int, str]) -> bool:
     """Whether a call made it in a single line, and nothing there takes its graph off; no call that makes an object."""
     values = _values(name, text)
-    return len(values) == 1 and "(" in values[0] and not _FREED.search(values[0]) and not _OBJECT.match(values[0])
+    if len(values) != 1 or "(" not in values[0] or _OBJECT.match(values[0]):
+        return False
+    return not _FREED.search(values[0]) or _is_made_of_others(values[0], text)
+
+
+def _is_made_of_others(value: str, text: dict[int, str]) -> bool:
+    """Whether a call is given a name for what a call made with a graph, beside something that is detached:
+    `F.l1_loss(flipped, restored.detach())`."""
+    parsed = parsed_line.parse(value)
+    call = getattr(parsed.statement, "value", None) if parsed is not None else None
+    if not isinstance(call, ast.Call) or _FREED.search(f"{ast.unparse(call.func)}("):
+        return False
+    names = [_values(one.id, text) for one in call.args if isinstance(one, ast.Name)]
+    return any(len(one) == 1 and "(" in one[0] and not _FREED.search(one[0]) for one in names)
 
 
 def _values(name: str, text: dict[int, str]) -> list[str]:
