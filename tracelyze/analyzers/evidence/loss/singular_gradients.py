@@ -22,8 +22,8 @@ _BRANCH: Final = (
 )
 _UNKNOWN: Final = (
     "Find the operation first: with anomaly detection PyTorch stops at the first one whose backward returns NaN, and "
-    "names the line that called it. Then keep what goes into it away from its edge, by a small constant or a clamp, or "
-    "leave each row of a mask a position."
+    "names the line that called it. Then keep what goes into it away from its edge, by a small constant or a clamp. If "
+    "it is NaN already, look for what makes it in the forward, such as a softmax of a row that is masked throughout."
 )
 _DETECTED: Final = "torch.autograd.set_detect_anomaly(True)  # before the training begins; slow: take it out again"
 _CODE: Final = {
