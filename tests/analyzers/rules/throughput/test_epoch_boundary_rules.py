@@ -222,6 +222,21 @@ def test_how_a_loader_is_made_once(make, made: str, loop: str, example: str) -> 
     assert finding.fix_code == example
 
 
+def test_a_loader_made_anew_whose_dataset_changes_would_have_to_be_made_once_first(make) -> None:
+    source, line = "return DataLoader(self.train, batch_size=8, num_workers=4)", "self.train.set_epoch(self.epoch)"
+    site = {"site": 40, "role": "dataloader", "file": "train.py", "line": 12, "function": "loader", "source": source}
+    site |= {"excerpt": f"    def loader(self):\n        {line}\n        {source}", "excerpt_line": 10}
+    told = {"site": 41, "role": "set-epoch", "file": "train.py", "line": 11, "function": "loader", "source": line}
+    anew = [workers(4)[0] | {"loader": number, "made_at": 40} for number in range(5)]
+    feeding = [index // 100 for index in range(400)]
+    process = make.process(epochs(make, 2.5, loader=feeding), evals={}, loaders=anew, sites=[site, told])
+    _, _, finding = make.check("epoch-boundary-stall", process)
+    assert "line 11 sets something on the dataset" in finding.fix
+    assert "with one loader and persistent_workers=True" in finding.fix
+    once = make.process(epochs(make, 2.5), evals={}, loaders=anew[:1], sites=[site, told])
+    assert "one loader" not in make.check("epoch-boundary-stall", once)[2].fix
+
+
 def test_loaders_that_a_trainer_makes_for_its_evaluations_are_none_of_the_training(make) -> None:
     """All are made at the line `trainer.train()`, the one that feeds the steps once: its workers can stay."""
     train = "trainer.train()"

@@ -41,6 +41,7 @@ READS: Final = (
     "persistent_workers=True each worker would go on with the one that it was started with, whatever the script sets "
     "later. What stands in shared memory (a tensor after share_memory_()) is seen by all."
 )
+_STAY: Final = "persistent_workers=True"  # alone, it keeps no workers of a loader that is made anew
 ENDED: Final = " The workers of the loader end with each epoch, and start anew."
 ONCE: Final = (
     "Make the loader once, before the first epoch, and keep its workers: what they load and prepare as they begin is "
@@ -87,7 +88,7 @@ def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[
     if (changed is not None or read is not None) and end:
         why = " Each epoch makes a new loader, with new workers." if renewed else ENDED
         told = SHARED.format(line=changed.line) if changed else READS.format(line=read[0], name=read[1]) if read else ""
-        return told, "", why
+        return told.replace(_STAY, f"one loader and {_STAY}") if renewed else told, "", why
     if renewed:
         return (
             ONCE + COPIES,
