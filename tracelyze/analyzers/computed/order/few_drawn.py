@@ -23,7 +23,7 @@ FIX: Final = (
 )
 _EXAMPLE: Final = f"sampler = {SAMPLER}(class_weights[labels], num_samples=len(labels))"
 _BATCHES: Final = 8  # batches that have to have been looked at
-_AGAIN: Final = 50  # how often each sample came on average: those that are rare in a table come again less often
+_AGAIN: Final = 50  # how often each is drawn in one pass, on average: a small dataset, once for each that it holds
 _ELEMENTS: Final = 8  # of a sample: rows of few columns may be the same by chance
 
 
@@ -49,8 +49,8 @@ def of(process: Process, optimization: Optimization) -> FewDrawn | None:
                 fields.setdefault(str(row["field"]), []).append(prints[row["prints"]])
     looks = max(fields.values(), key=lambda batches: len({one for batch in batches for one in batch}), default=[])
     samples = [one for batch in looks for one in batch]
-    different = len(set(samples))
-    if len(looks) < _BATCHES or BLANK in samples or different * _AGAIN > len(samples):
+    different, of_a_pass = len(set(samples)), (loader.get("length") or 0) * (loader.get("batch_size") or 0)
+    if len(looks) < _BATCHES or BLANK in samples or different * _AGAIN > min(len(samples), of_a_pass):
         return None
     said = (
         f" Of {len(samples):,} samples in {plural(len(looks), 'batch', 'batches')} of the training looked at, only "
