@@ -55,6 +55,22 @@ def test_what_makes_a_loss_infinite_is_bounded(make: Any, line: str, logarithm: 
 @pytest.mark.parametrize(
     ("line", "example"),
     [
+        ("std = torch.sqrt(a - b)", "std = torch.sqrt((a - b).clamp_min(1e-8))"),
+        ("loss = mse(a[0].sqrt(), b.sqrt())", "loss = mse(a[0].clamp_min(1e-8).sqrt(), b.clamp_min(1e-8).sqrt())"),
+        ("n = math.sqrt(d)", ""),
+        ("y = torch.log(p)", ""),
+    ],
+)
+def test_what_a_root_is_taken_of_is_bounded(make: Any, line: str, example: str) -> None:
+    process, place = placed(make, f"def f():\n    {line}\n", "singular", line)
+    own = own_statement.at(process, place)
+    assert own is not None
+    assert finite.roots(own) == example
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
         ("loss = torch.tensor(terms, requires_grad=True).mean()", "loss = torch.stack(terms).mean()"),
         ("loss = torch.tensor([a.item(), b.item()], requires_grad=True).sum()", "loss = torch.stack([a, b]).sum()"),
         ("loss = torch.tensor(0.5 * a.item() + b.item(), requires_grad=True)", "loss = 0.5 * a + b"),

@@ -172,20 +172,14 @@ def singular_of(process: Process, operations: list[str]) -> Location | None:
     for operation in operations:
         name = re.split(r" (?:at|of|by|below)\b", operation)[0]
         lines = [one for one in process.locations("singular") if re.search(_IN_WORDS.get(name, r"(?!)"), one.source)]
-        lines = [one for one in lines if _is_differentiated(process, one)]
+        lines = [one for one in lines if is_differentiated(process, one)]
         found = only_of(lines) or only_of([one for one in lines if not bounds.is_bounded(process, one)])
         if found is not None:
             return found
     return None
 
 
-def only_singular(process: Process) -> Location | None:
-    """The only line that can make NaN of finite numbers, and that a backward may run through."""
-    lines = [one for one in process.locations("singular") if _is_differentiated(process, one)]
-    return lines[0] if len({one.file_line for one in lines}) == 1 else None
-
-
-def _is_differentiated(process: Process, line: Location) -> bool:
+def is_differentiated(process: Process, line: Location) -> bool:
     """Whether a backward may run through what the line computes: it neither makes objects or samples nor evaluates, and
     in the function of the loop it stands within it, before its last backward."""
     trains = process.functions("backward", "training-call")

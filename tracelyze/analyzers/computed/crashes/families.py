@@ -226,8 +226,9 @@ FAMILIES = (
         r"index out of range in self",
         "an embedding has no row for one of the ids that it got",
         "An id is negative, or not below the embedding's num_embeddings.",
-        "Find the id that is too large: a token added to the tokenizer, a padding id, an id counted from 1. Then make "
-        "the embedding larger, or the ids smaller.",
+        "Find the id that is too large: a token added to the tokenizer, a padding id, an id counted from 1, a code of "
+        "a column whose codes have gaps. Then make the embedding larger, or the ids smaller: it needs as many rows as "
+        "the largest id plus 1, which may be more than there are different ids.",
         "assert 0 <= ids.min() and ids.max() < embedding.num_embeddings, ids.max()",
         source=r"\A(?!(?s:.*)\bindex_select\b)",  # which says the same of rows that are no embedding's
     ),

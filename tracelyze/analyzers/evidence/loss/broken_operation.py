@@ -92,6 +92,10 @@ _TARGET: Final = (
     "a division by 0."
 )
 _TARGET_CODE: Final = "known = torch.isfinite(target)\nloss = criterion(prediction[known], target[known])\n"
+_ROOT: Final = (
+    "Have what goes in be above 0: let the network put out a positive number (exp, softplus), or bound it, which gives "
+    "what lies below the bound no gradient."
+)
 _FIX: Final = {
     "ctc_loss": (_CTC, "loss = F.ctc_loss(log_probs, targets, input_lengths, target_lengths, zero_infinity=True)\n"),
     "std": (_SPREAD, _SPREAD_CODE),
@@ -100,7 +104,7 @@ _FIX: Final = {
     "division": (_DIVISION, _DIVISION_CODE),
     "exp": (_EXP, "scale = torch.exp(log_scale.clamp(-10.0, 10.0))\n"),
     "softmax": (_SOFTMAX, _SOFTMAX_CODE),
-    "sqrt": ("Keep what goes in above 0.", "std = torch.sqrt(variance.clamp_min(1e-8))\n"),
+    "sqrt": (_ROOT, "std = torch.sqrt(variance.clamp_min(1e-8))\n"),
 }
 
 
@@ -148,7 +152,7 @@ class Broken:
         told = _FIX.get(self._name)
         if told is None or place is None:
             return told
-        own = {"log": finite.logarithms, "division": finite.counted}.get(self._name)
+        own = {"log": finite.logarithms, "division": finite.counted, "sqrt": finite.roots}.get(self._name)
         code = own(place) if own is not None else ""
         return told[0], f"{code}{_BETTER * (self._name == 'log')}" if code else told[1]
 

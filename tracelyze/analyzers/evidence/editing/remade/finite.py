@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SPREADS: Final = ("std", "nanstd")
 _COUNTS: Final = ("sum", "count_nonzero")
 _LOGARITHMS: Final = ("log", "log2", "log10")
+_ROOTS: Final = ("sqrt",)
 _NOT_OF_TENSORS: Final = ("math", "np", "numpy")
 _NEVER_NEGATIVE: Final = ("std", "var", "norm")
 
@@ -45,8 +46,17 @@ def counted(own: OwnStatement) -> str:
 
 def logarithms(own: OwnStatement) -> str:
     """With each thing that a logarithm is taken of bounded from below; empty where none is known to be a tensor's."""
+    return _bounded(own, _LOGARITHMS)
+
+
+def roots(own: OwnStatement) -> str:
+    """The same for roots."""
+    return _bounded(own, _ROOTS)
+
+
+def _bounded(own: OwnStatement, names: tuple[str, ...]) -> str:
     parts: dict[ast.expr, str] = {}
-    for call in own.parsed.calls(*_LOGARITHMS):
+    for call in own.parsed.calls(*names):
         holder = call.func.value if isinstance(call.func, ast.Attribute) else None
         if holder is None or name_of(holder) in _NOT_OF_TENSORS:
             return ""

@@ -28,7 +28,8 @@ def of(process: Process, step: int) -> Spoiled | None:
     seen = broken_operation.seen(process, step)
     if step != 1 or seen.told or process.events_of("nonfinite-taken-in", "nonfinite-target"):
         return None
-    place = script_lines.only_singular(process)
+    lines = [one for one in process.locations("singular") if script_lines.is_differentiated(process, one)]
+    place = lines[0] if len({one.file_line for one in lines}) == 1 else None
     own = own_statement.at(process, place)
     taken = _taken(own.parsed.tree) if own is not None else []
     if place is None or own is None or len(taken) != 1:
