@@ -117,6 +117,20 @@ def test_a_part_that_is_asked_before_its_own_training(make: Any, held_by: int, s
     process = make.process(columns, evals=passes, optimizers=optimizers, more={"links": LINKS, "unset": rows})
     status, _, finding = make.check("unset-running-state", process)
     assert (finding.severity if status == "fired" else "info") == severity
+    if severity == "critical":
+        assert finding.summary.startswith("After step 200 ")
+        assert (finding.first_step, finding.trainings) == (200, ["training 1 of 2"])
+
+
+def test_a_model_whose_state_is_unset_late_in_a_later_training(make: Any) -> None:
+    columns, optimizers = steps(make)
+    passes = make.evals(2, 100) | {"after_step": [260, 300], "model": [1, 1], "optimizer": [1, 1], "losses": [4, 4]}
+    unset = {"model": 1, "of": 2, "spectral": 0, "training": False, "modules": 2}
+    rows = [unset | {"step": done, "call": 1} for done in (260, 300)]
+    process = make.process(columns, evals=passes, optimizers=optimizers, more={"links": LINKS, "unset": rows})
+    finding = make.check("unset-running-state", process)[2]
+    assert finding.summary.startswith("After step 60 ")
+    assert (finding.first_step, finding.first_second, finding.trainings) == (60, 260.0, ["training 2 of 2"])
 
 
 def test_what_it_cost_is_a_share_of_its_own_time(make: Any) -> None:

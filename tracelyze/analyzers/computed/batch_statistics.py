@@ -136,8 +136,6 @@ _GIVEN: Final = (
 _COPIED: Final = """with torch.no_grad():  # where the averaged weights are made; evaluated: the model in eval mode
     for kept, current in zip(evaluated.buffers(), model.buffers()):
         kept.copy_(current)"""
-
-
 _WHOLE: Final = """torch.save(model.state_dict(), path)  # not of named_parameters(), which leaves buffers out
 evaluated.load_state_dict(torch.load(path))  # strict, as it is by itself: raises where something is missing"""
 
@@ -287,8 +285,20 @@ def before_training(process: Process, row: dict[str, Any]) -> bool:
 def when_called(process: Process, row: dict[str, Any]) -> str:
     """The beginning of a sentence: after which step, or that it was before training."""
     if not before_training(process, row) or not len(process.steps):
-        return f"After step {row['step']:,}"
+        several = len(process.trainings) > 1
+        return f"After step {timing.placed(process, [max(0, row['step'] - 1)]).step if several else row['step']:,}"
     return "Before the first step of its training" if row["step"] else "Before the first step"
+
+
+def of_its_training(finding: Finding, process: Process, row: dict[str, Any]) -> Finding:
+    """The finding about such a call with its step as its training counts them, where the process made several."""
+    if len(process.trainings) < 2:
+        return finding
+    early = before_training(process, row)
+    where = timing.placed(process, [row["step"] if early else max(0, row["step"] - 1)])
+    step, second = (0, None) if early else (where.step, where.second)
+    title = re.sub(r" with (.+) that nothing has set$", r" with unset \1", finding.title)  # its name needs room
+    return replace(finding, title=title, first_step=step, first_second=second, trainings=[where.name])
 
 
 def why_unset(process: Process, row: dict[str, Any], averaged: Location | None) -> str:

@@ -37,7 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     chosen = late or [row for row in first if begun_unset.of(process, row) is not None] or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
-    return [_finding(process, chosen[0], len(chosen), bool(late))]
+    return [batch_statistics.of_its_training(_finding(process, chosen[0], len(chosen), bool(late)), process, chosen[0])]
 
 
 def _matters(process: Process, row: Row, limits: Limits) -> bool:
