@@ -337,6 +337,25 @@ def test_short_runs_need_save_nothing(make) -> None:
     assert judge(make, "no-checkpoint", [SAVE | {"optimizer": False}], optimizers=SGD)[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("given", "restored", "status"),
+    [
+        ("Classifier", False, "passed"),
+        ("Pretraining", False, "fired"),  # the model goes on
+        ("Classifier", None, "fired"),  # nothing of the process reads the file
+    ],
+)
+def test_a_file_that_hands_weights_to_another_model(make, given: str, restored: bool | None, status: str) -> None:
+    save = SAVE | {"optimizer": False, "time": 10.0}
+    read = LOAD | {"optimizer": False, "optimizer_restored": restored, "time": 11.0, "step": 100}
+    loads = [{"step": 100, "time": 12.0, "module": 0, "name": given, "given": 8, "expected": 8, "missing": 0}]
+    links = [{"step": 1, "optimizer": 0, "model": 0}, {"step": 101, "optimizer": 1, "model": 1}]
+    models = [{"model": 0, "name": "Pretraining"}, {"model": 1, "name": "Classifier"}]
+    files = [save] if restored is None else [save, read]
+    process = make.process(more={"checkpoints": files, "loads": loads, "links": links}, models=models, optimizers=ADAM)
+    assert make.check("no-checkpoint", process)[0] == status
+
+
 def test_a_second_training_of_the_process_that_goes_on(make) -> None:
     """The finding counts in the steps of the training that it is about, as what follows from it does."""
     first, second = make.process(), make.process(make.steps() | {"time": [100.0 + at for at in range(400)]})

@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Passed(f"nothing was saved, and {duration(seconds)} of training are quickly repeated")
         return [_nothing(process, seconds, limits)]
     files = [row for row in rows if row["action"] == "save"]
-    going_on = [row for row in files if row["progress"] and row["tensors"]]
+    going_on = [row for row in files if row["progress"] and row["tensors"] and not _is_handed_on(process, row)]
     if going_on and not any(row["optimizer"] for row in files) and _keeps_state(process):
         row = going_on[-1]
         keys = f" (keys: {', '.join(row['keys'].split())})" if row["keys"] else ""
@@ -66,6 +66,22 @@ def check(process: Process, limits: Limits) -> Outcome:
 def gather(process: Process) -> list[dict[str, Any]]:
     """What a process wrote, as far as rows were kept of it."""
     return [row for row in process.tables["checkpoints"].records() if row["action"] != "load"][:MOST_ROWS]
+
+
+def _is_handed_on(process: Process, row: dict[str, Any]) -> bool:
+    """Whether a model of another class is given the weights of the file, and no optimizer its state: what a pretraining
+    hands to a fine-tuning is not there to be resumed from."""
+    read = [
+        one["time"]
+        for one in process.tables["checkpoints"].records()
+        if one["action"] == "load" and one["file"] == row["file"] and one["model_restored"]
+        if not one["optimizer_restored"] and one["time"] >= row["time"]
+    ]
+    links, loads = (table.records() if (table := process.tables.get(name)) else () for name in ("links", "loads"))
+    given = {one["name"] for one in loads if read and one["time"] >= min(read)}
+    held = {one["model"] for one in links if one["step"] <= row["step"]}
+    trained = {one["name"] for one in process.models.records() if one["model"] in held}
+    return bool(given and trained) and trained.isdisjoint(given)
 
 
 def _keeps_state(process: Process) -> bool:
