@@ -48,7 +48,6 @@ _KEEPS: Final = re.compile(  # parameters, in a list or the like; no number of t
     r"^[\w.]+(?:\s*:[^=]+)?\s*=(?!=)(?!.*(?:numel|\bsum|\blen|optim|Adam|SGD)).*parameters\(\).*\.requires_grad\b"
 )
 _PAST_NAN: Final = re.compile(r"^(?!.*nan_to_num).*[A-Za-z_\])]\s*-\s*(?:\w+\.)?nan(?:mean|median|min)\s*\(.*/")
-NOT_EMPTY: Final = r"^(?!.*=\s*(?:\[\s*\]|list\(\))\s*(?:[,#]|$))"  # a list that is made fills nothing in yet
 _SHIFTS: Final = r"(?:\[|,|\+)\s*1\s*:|\broll\s*\("
 _TARGETS: Final = (
     r"\b(?:\w*labels?|\w*targets?|tgt|goals?|ys?|y_\w+)\b[\"']?\]?(?:\[[^=]*\])?\s*(?:=(?!=)|:)|\byield\b|\breturn\b"
@@ -81,11 +80,6 @@ _IN_WORDS: Final = {  # what the collector calls an operation (singular_operatio
 def only(process: Process, role: str, pattern: str = "") -> Location | None:
     """The line of this role whose text matches, if there is one; the first one of a few that stand together."""
     return only_of([one for one in process.locations(role) if re.search(pattern, one.source)])
-
-
-def labels(process: Process) -> Location | None:
-    """The only line that assigns labels; empty lists, which are filled in elsewhere, aside."""
-    return only(process, "labels", NOT_EMPTY)
 
 
 def shifting(process: Process) -> Location | None:

@@ -6,7 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location
@@ -56,7 +57,7 @@ def remedy(process: Process, loss: Location | None) -> Remedy | None:
 def not_shifted(process: Process) -> str:
     """What is known of targets that are the tokens at their own positions, where no line cuts them out: that the only
     line which makes labels copies the ids."""
-    line = script_lines.labels(process)
+    line = copied_labels.assigned(process)
     copy = _COPY.fullmatch(line.source.split("#")[0].strip()) if line is not None else None
     if line is None or copy is None:
         return UNKNOWN

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _IDS, _MASK, _LABELS, _IGNORED = "input_ids", "attention_mask", "labels", -100
 _COPIES: Final = ("list", "copy", "deepcopy")
 _SAMPLES: Final = ("dataset", "sample")  # functions that read one sample, which others may fill up later
+_NOT_EMPTY: Final = r"^(?!.*=\s*(?:\[\s*\]|list\(\))\s*(?:[,#]|$))"  # a list that is made fills nothing in yet
 
 
 class Entry(NamedTuple):
@@ -27,6 +28,11 @@ class Entry(NamedTuple):
     value: ast.expr
     ids: str
     mask: ast.expr | None
+
+
+def assigned(process: Process) -> Location | None:
+    """The only line that assigns labels; empty lists, which are filled in elsewhere, aside."""
+    return script_lines.only(process, "labels", _NOT_EMPTY)
 
 
 def line(process: Process, seen: Location | None) -> Location | None:
@@ -75,7 +81,7 @@ def made(process: Process) -> Location | None:
     """The only line that assigns labels. In a script that assigns none, the only one that has a dictionary hold a copy
     of the ids as labels, where padding is known to be beside it: not in what reads a sample without its mask."""
     if _are_assigned(process):
-        return script_lines.labels(process)
+        return assigned(process)
     lines = list({one.file_line: one for one in process.locations("labels-given")}.values())
     found = entry(process, lines[0]) if len(lines) == 1 else None
     if found is None or (found.mask is None and lines[0].file_function in process.functions(*_SAMPLES)):
@@ -137,7 +143,7 @@ def example(found: Entry, ignored: int) -> str:
 
 
 def _are_assigned(process: Process) -> bool:
-    return any(re.search(script_lines.NOT_EMPTY, one.source) for one in process.locations("labels"))
+    return any(re.search(_NOT_EMPTY, one.source) for one in process.locations("labels"))
 
 
 def _holds_list(found: Entry) -> bool:

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.datasets import labelled_spans, masked_by_id
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
@@ -51,7 +52,7 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
     by its id, one that masks to the end of a row, labels that stop short of it where padding has another id, or a
     padding token that is the end-of-text token (`shared`: the line that makes both the same)."""
     masking = masked_by_id.line(process)
-    place = masking or script_lines.labels(process) or shared
+    place = masking or copied_labels.assigned(process) or shared
     why = SHARES if padding is None else APART.format(padding=padding)
     labels = masked_by_id.example(process, masking, end)
     if masking is None and shared is None:
@@ -95,7 +96,7 @@ def _of_spans(process: Process, end: int) -> Remedy:
     """Where labels begin as ignored: the only line that copies into them, else what makes them, and no example."""
     copied, fix = labelled_spans.only(process), ENDS_EARLY.format(end=end)
     if copied is None:
-        return Remedy(fix, "", script_lines.labels(process), why=NOT_COPIED)
+        return Remedy(fix, "", copied_labels.assigned(process), why=NOT_COPIED)
     line = copied.place.line
     return Remedy(fix, copied.later + BEHIND.format(line=line), copied.place, why=COPIED.format(line=line))
 

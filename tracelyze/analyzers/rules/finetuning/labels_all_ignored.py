@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.editing import cut_texts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -50,7 +50,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     which = "every batch that was looked at" if part == 1 else f"{percent(part)} of the batches that were looked at"
     nan = _share_of_nan(process, int(bad[0]["step"])) if outcome == "NaN" else None
     remedy = cut_texts.remedy(process, part, limits["critical"])
-    remedy = replace(remedy, place=remedy.place or script_lines.labels(process))
+    remedy = replace(remedy, place=remedy.place or copied_labels.assigned(process))
     fault = LossFault(
         title=f"No target counts in {'any batch' if part == 1 else f'{percent(part)} of the batches looked at'}: "
         + (f"the loss is {outcome} there" if outcome else "nothing is learned from these"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.analyzers.evidence.loss import label_shifts
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -60,7 +61,7 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share, library = min(row["ids_ahead"] for row in bad), _of_transformers(process, line)
-    change = script_lines.shifting(process) or script_lines.labels(process)
+    change = script_lines.shifting(process) or copied_labels.assigned(process)
     remedy = Remedy(
         fix=OF_TRANSFORMERS.format(IGNORED * label_shifts.ignores(process)) if library else ONCE,
         code=label_shifts.example(process, line.location, change) if library else ONCE_CODE,

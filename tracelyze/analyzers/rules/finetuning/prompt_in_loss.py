@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import collators, copied_labels, masked_prompts
 from tracelyze.analyzers.evidence.datasets.targets import one_text
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -62,7 +61,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
             f"loss: {percent(share)} of the targets of {line.function}. In plain text, where it is a word or a full "
             "stop, nothing is wrong. Otherwise the loss says less of the answers, and targets of the prompt"
         )
-    place, fix, code, in_vain = script_lines.labels(process), FIX, FIX_CODE, ""
+    place, fix, code, in_vain = copied_labels.assigned(process), FIX, FIX_CODE, ""
     if (made_anew := collators.line(process)) is not None:
         place, (fix, code) = made_anew, collators.remedy(process, made_anew)
     elif by_template and (masking := masked_prompts.line(process)) is not None:
