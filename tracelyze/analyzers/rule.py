@@ -131,7 +131,8 @@ class Rule(Declaration):
     """One diagnosis, as recorded runs show it.
 
     A process that made several trainings (a sweep, folds) is judged training by training, unless the rule looks at the
-    `whole_process`. `gather`: of a rule that compares ranks, what it needs to know of each, in some kilobytes that can
+    `whole_process`, or needs what is recorded of it alone; with `each_training` it knows how to part that by itself.
+    `gather`: of a rule that compares ranks, what it needs to know of each, in some kilobytes that can
     be sent; its check then runs once, on the lowest rank that has something, with all of it in `process.peers`.
     `asks_peers`: what it says of a process that died depends on the others, which are in `process.peers` as well.
     `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run holds none of
@@ -145,6 +146,7 @@ class Rule(Declaration):
     asks_peers: bool = False
     needs: tuple[tuple[str, ...], ...] = ()
     whole_process: bool = False
+    each_training: bool = False
     excluded: tuple[str, ...] = ()
     absent: str = ""
     settings: tuple[str, ...] = ()
@@ -166,7 +168,8 @@ class Rule(Declaration):
     def judges_whole(self) -> bool:
         """Whether it judges a process as a whole: what it needs is not recorded for each training."""
         tables = {table for alternative in self.needed for table, _ in alternative}
-        return self.whole_process or not tables or not tables <= {"steps", "evals", "references"}
+        parted = self.each_training or (bool(tables) and tables <= {"steps", "evals", "references"})
+        return self.whole_process or not parted
 
 
 ALWAYS = ("loaders", "models")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BY_HAND = "ByHand"  # as the collector calls updates without an optimizer (manual_updates.py)
 FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
 LOSSES = ("loss_graphs", "counted_targets", "references")  # tables that say of a step what its loss was made of
+CALLS = "loss_calls"  # says so, too, of trainings that follow one another: a call comes some time before its step
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
 
 
@@ -148,6 +149,8 @@ def _part(tables: Mapping[str, Table], rows: Mask, own: Mask) -> Mapping[str, Ta
         for name in LOSSES
         if name in tables and tables[name].has("step")
     }
+    if CALLS in tables and tables[CALLS].has("step") and _in_one_piece(rows):
+        made_of[CALLS] = _calls_of_steps(tables[CALLS], rows, done_before)
     return {
         **tables,
         **made_of,
@@ -168,6 +171,22 @@ def _of_steps(table: Table, rows: Mask, done_before: np.ndarray) -> Table:
     """The rows of a table that belong to steps of a training: `step` counts those of the process done before."""
     at = np.clip(np.nan_to_num(table["step"]), 0, len(rows) - 1).astype(int)
     return Table(table.spec, _Rows(table, rows[at] & table.known("step"), {"step": done_before}))
+
+
+def _in_one_piece(rows: Mask) -> bool:
+    """Whether no other training steps between the first of these steps and the last."""
+    at = np.flatnonzero(rows)
+    return bool(len(at)) and len(at) == at[-1] - at[0] + 1
+
+
+def _calls_of_steps(table: Table, rows: Mask, done_before: np.ndarray) -> Table:
+    """The calls of losses in a training: those that led to its steps, and those without autograd between two of them.
+    Whose a call without autograd is that stands between the steps of two trainings is not known: it is nobody's."""
+    done = np.clip(np.nan_to_num(table["step"]), 0, len(rows)).astype(int)
+    ahead = np.append(rows, rows[-1])[done]
+    behind = np.append(rows[0], rows)[done]
+    own = ahead & (behind | (table["training"] == 1)) & table.known("step")
+    return Table(table.spec, _Rows(table, own, {"step": done_before}))
 
 
 def _own_evals(evals: Table, group: frozenset[int], rows: Mask) -> Mask:

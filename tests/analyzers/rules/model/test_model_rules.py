@@ -312,6 +312,8 @@ def vae(
     return answers(make, 0.01, sites=sites, site=70, **more)[2]
 
 
+TOTAL = "kl = -0.5 * torch.sum(1 + logvar - mu ** 2 - logvar.exp())"
+BY_SAMPLES = f"{TOTAL}\n    kl = kl / x.size(0)"
 OF_EACH_SAMPLE = "kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(dim=1).mean()"
 
 
@@ -320,6 +322,9 @@ OF_EACH_SAMPLE = "kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(dim=1)
     [
         (OF_EACH_SAMPLE, 'recon = F.mse_loss(out, x, reduction="sum") / out.size(0)'),
         ("kl = -0.5 * torch.sum(1 + logvar - mu ** 2 - logvar.exp())", 'recon = F.mse_loss(out, x, reduction="sum")'),
+        (BY_SAMPLES, 'recon = F.mse_loss(out, x, reduction="sum") / out.size(0)'),
+        (f"{TOTAL}\n    kl /= x.shape[0]", 'recon = F.mse_loss(out, x, reduction="sum") / out.size(0)'),
+        (f"{TOTAL} / len(x)", 'recon = F.mse_loss(out, x, reduction="sum") / out.size(0)'),
     ],
 )
 def test_a_mean_reconstruction_beside_a_summed_divergence(make: Any, divergence: str, edited: str) -> None:
@@ -331,19 +336,20 @@ def test_a_mean_reconstruction_beside_a_summed_divergence(make: Any, divergence:
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
+    ("line", "summed", "divided"),
     [
-        ("return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())", True),
-        ("return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp()) / len(mu)", False),
+        ("return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())", "a sum over the batch", ""),
+        ("return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp()) / len(mu)", "a sum.", " / out.size(0)"),
+        ("return -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp()) / mu.numel()", "", ""),
     ],
 )
-def test_a_divergence_in_a_function_of_its_own(make: Any, line: str, named: bool) -> None:
+def test_a_divergence_in_a_function_of_its_own(make: Any, line: str, summed: str, divided: str) -> None:
     own = {"site": 71, "role": "divergence", "file": "vae.py", "function": "spread_of", "line": 40, "source": line}
     own |= {"excerpt": f"def spread_of(mu, logvar):\n    {line}", "excerpt_line": 39}
     finding = vae(make, "kl = spread_of(mu, logvar)", apart=[own])
-    assert ("the KL in line 40 is a sum over the batch" in finding.summary) == named
+    assert f"the KL in line 40 is {summed}" in finding.summary if summed else "the KL" not in finding.summary
     edited = finding.diff.added if finding.diff else []
-    assert edited == ['    recon = F.mse_loss(out, x, reduction="sum")'] * named
+    assert edited == [f'    recon = F.mse_loss(out, x, reduction="sum"){divided}'] * bool(summed)
     assert vae(make, "kl = distance(mu, logvar)", apart=[own]).diff is None, "which it does not call"
 
 
@@ -388,6 +394,9 @@ def test_a_divergence_that_is_no_larger_than_the_reconstruction(make: Any) -> No
         vae(make, OF_EACH_SAMPLE.replace(".sum(dim=1)", "")),  # both are means
         vae(make, OF_EACH_SAMPLE.replace(".mean()", ".mean() / x[0].numel()")),
         vae(make, OF_EACH_SAMPLE, reduction="sum"),
+        vae(make, f"{TOTAL} / x.numel()"),
+        vae(make, f"{TOTAL}\n    recon = recon / x.size(0)"),
+        vae(make, f"{BY_SAMPLES} / 64"),
         vae(make, OF_EACH_SAMPLE, shape="32x4"),
         vae(make, "kl = (mu.exp() + 1).sum()"),  # no such divergence
     ):
@@ -515,6 +524,18 @@ def test_a_loss_that_never_gets_below_its_start(make) -> None:
     assert make.check("learning-rate-too-high", process)[0] == "passed", "data that say nothing, at a sound rate"
     process = make.process(make.steps(), more={"parameters": large})
     assert make.check("learning-rate-too-high", process)[0] == "passed", "it learns"
+
+
+@pytest.mark.parametrize(("tensors", "highest", "status"), [(2, 1.1, "passed"), (2, 3.0, "fired"), (4, 1.1, "fired")])
+def test_a_probe_of_features_that_say_nothing(make, tensors: int, highest: float, status: str) -> None:
+    """A single layer begins at the loss of a guess and stays there; its rate is high, and harms nothing."""
+    loss = np.full(COUNT, 1.38)
+    loss[:4] = [1.39, 1.39 * highest, 1.4, 1.39]
+    steps = make.steps() | {"loss": loss.tolist(), "parameters": [tensors] * COUNT}
+    more = {"parameters": updates([0.25, 0.15, 0.12] + [0.001] * 9)}
+    assert make.check("learning-rate-too-high", make.process(steps, more=more))[0] == status
+    level = steps | {"loss": [1.38] * COUNT}
+    assert make.check("learning-rate-too-high", make.process(level, more=more))[0] == "passed", "it never rose"
 
 
 def test_first_updates_after_which_the_model_gives_one_answer(make) -> None:

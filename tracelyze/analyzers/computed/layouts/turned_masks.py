@@ -73,6 +73,7 @@ def finding(process: Process, looks: list[Row], rule: str, limits: Limits) -> Fi
         ],
         location=place or backward,
         seen_at=backward,
+        verify="Record the run again: attention looks at the ids of the sequence, and padding is hidden.",
         charts=pictures.loss(optimization) if optimization is not None else [],
         excluded=[
             "Padding that is hidden as it should be: several different ids are hidden in each of these rows.",

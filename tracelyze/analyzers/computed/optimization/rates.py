@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
 
 SMOOTH = 8  # losses
+WEIGHT_AND_BIAS = 2  # tensors of a single layer
 FEWEST_LOSSES = 3  # two losses show a change, three whether it goes on
 _RAISED_WITHIN = 3 * SMOOTH  # losses: a fall, its end, and what came after it
 _FELL = 0.9  # of the first losses: a loss that never fell by a tenth was not trained at the lower rate
@@ -137,7 +138,7 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     loss = seen.loss
     if len(loss) < limits["early"] or loss[0] <= 0 or seen.lost or _goes_on(optimization):
         return None
-    if _broken_by_a_batch(loss):
+    if _broken_by_a_batch(loss) or not _left_its_start(optimization, loss, limits):
         return None
     reached = statistics.median(loss[len(loss) // 2 :]) / float(loss[0])
     levels = statistics.block_medians(loss, max(1, len(loss) // SMOOTH))
@@ -193,6 +194,20 @@ def _broken_by_a_batch(loss: Floats) -> bool:
     return statistics.median(loss[at - SMOOTH : at]) < _FELL * statistics.median(loss[:SMOOTH])
 
 
+def _left_its_start(optimization: Optimization, loss: Floats, limits: Limits) -> bool:
+    """Whether the loss ever rose above its start. One that never does began at that of a guess and stays there: inputs
+    that say nothing of the targets look so."""
+    highest = float(loss[: int(limits["early"])].max()) / float(loss[0])
+    return highest >= limits["doubled"] if _is_one_layer(optimization) else highest > limits["rose"]
+
+
+def _is_one_layer(optimization: Optimization) -> bool:
+    """Whether a single layer trains, such as a probe of features: it has no region to be thrown out of, and no unit
+    that could die. A rate that is too high for it makes the loss a multiple of its start."""
+    tensors = optimization.steps["parameters"]
+    return bool(np.isfinite(tensors).any() and np.nanmax(tensors) <= WEIGHT_AND_BIAS)
+
+
 def _goes_on(optimization: Optimization) -> bool:
     """Whether weights were loaded before the first step, in a process that had trained before."""
     first = optimization.steps["time"][0]
@@ -204,7 +219,7 @@ def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooH
     """First updates that left nothing of the weights as they were drawn, of a model that ends with one answer to
     everything. Its loss is that of the best constant, which may be far below a first loss of large scores."""
     loss = seen.loss
-    if len(loss) < limits["early"] or seen.lost:
+    if len(loss) < limits["early"] or seen.lost or _is_one_layer(optimization):
         return None
     updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
     if not _often(updates, limits["large"], limits):

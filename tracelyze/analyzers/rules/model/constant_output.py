@@ -48,13 +48,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Deviation of the predictions from sample to sample, against that of the targets, late in the run."""
     if looks := turned_masks.found(process, limits):
         return [turned_masks.finding(process, looks, RULE.id, limits)]
+    whole = process.whole
+    if whole is not None and whole.tables["loss_calls"] is process.tables["loss_calls"]:
+        return Skipped(style.several(whole, ""), "not-applicable")
     if len(process.optimizations) != 1:
-        return Skipped(
-            style.several(
-                process, "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)"
-            ),
-            "not-applicable",
-        )
+        beside = "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)"
+        return Skipped(style.several(process, beside), "not-applicable")
     optimization = process.optimizations[0]
     if len(optimization.steps) < limits["steps"]:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
@@ -75,7 +74,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
-    apart = None if instead else rows_apart.of(process) or drawn_anew.of(process, line.location)
+    apart = None if instead or process.whole else rows_apart.of(process) or drawn_anew.of(process, line.location)
     fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
@@ -136,6 +135,7 @@ RULE = Rule(
     about="A model that ignores its input can do no better than predict the mean of the targets. Attention whose mask "
     "hides all but padding ignores it, too.",
     check=check,
+    each_training=True,
     verify="Record the run again: predictions differ from sample to sample.",
     needs=(("loss_calls.varies", "loss_calls.target_varies"), ("loss_graphs.one_id_rows",)),
     thresholds=(*predictions.THRESHOLDS, *turned_masks.THRESHOLDS),

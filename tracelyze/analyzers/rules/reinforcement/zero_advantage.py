@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.policies import advantages
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
-from tracelyze.analyzers.signatures.rewards import one_reward
+from tracelyze.analyzers.signatures.rewards import averaged_groups, one_reward
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural, share_of
 
@@ -26,6 +26,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [one_reward.told(process, direct)]
     if seen is None:
         return direct or Skipped("no weights of a policy's loss were seen, no reward_std was logged", "not-applicable")
+    averaged = averaged_groups.of(process, groups, RULE.id, limits) if groups is not None else None
+    if averaged is not None:
+        return [averaged] if isinstance(averaged, Finding) else averaged
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'step')} with rewards: {limits['steps']:.0f} are needed")
     alike = seen.values >= limits["groups"] if groups is not None else seen.values <= 0.0
@@ -90,6 +93,7 @@ RULE = Rule(
         Threshold("groups", 1.0, "share", "of a step's groups: one that differs is something to learn from"),
         Threshold("share", 0.5, "share", "half of the steps: solved and hopeless prompts are a part of every set"),
         Threshold("steps", 10, "steps", "fewer are the start of a run"),
+        *averaged_groups.THRESHOLDS,
     ),
     not_when="Some prompts that are solved or hopeless, tasks that are solved in the end, rewards that differ by more "
     "than rounding.",

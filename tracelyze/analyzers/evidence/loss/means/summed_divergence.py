@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _DIVERGENCE: Final = re.compile(r"(?=.*\b1(?:\.0?)? ?\+)(?=.*log_?(?:var|sigma)|.*\blv\b)(?=.*\bexp\()(?=.*\bsum\()")
+_DIVIDES: Final = re.compile(r"(?<!/)/(?!/)")
+_BY_BATCH: Final = re.compile(r"(?<!/)/=? *(?:\w+\.(?:size\(0\)|shape\[0\])|len\(\w+\)|(?:self\.)?batch_size)\)* *$")
 _FEW: Final = 16  # elements of a sample: with fewer, mean and sum are not far apart
 _OF_EACH: Final = re.compile(r"\bmean\(|\b(?:dim|axis)=|\bsum\(-?\d[,)]|, -?\d\)")  # over each sample's code
 _CLASS: Final = re.compile(r"\s*class (?P<name>\w+)\b")
@@ -30,7 +32,8 @@ _WHOLE_FIX: Final = "Take the reconstruction as a sum over all elements of the b
 
 def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> Remedy | None:
     """What to do about the call of a loss function with these rows, and why; None where its function of the script,
-    with one that it calls, computes no such divergence, or divides something, which may balance the two."""
+    with one that it calls, computes no such divergence, or divides something, which may balance the two. To divide the
+    divergence by the number of samples does not."""
     sizes = [str(row["input_shape"] or "").split("x") for row in rows]
     elements = {math.prod(map(int, one[1:])) for one in sizes if all(map(str.isdecimal, one))}
     if len(elements) != 1 or any(row["reduction"] != "mean" for row in rows) or min(elements) < _FEW:
@@ -41,19 +44,28 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     code |= _of_callee(process, loss, code)
     found = [at for at, text in code.items() if _DIVERGENCE.search(text)]
     own = own_statement.at(process, loss)
-    if len(found) != 1 or own is None or any(re.search(r"(?<!/)/(?!/)", text) for text in code.values()):
+    divided = [at for at, text in code.items() if _DIVIDES.search(text)]
+    if len(found) != 1 or own is None or (divided and not _by_samples(code, found[0], divided)):
         return None
-    count, each = elements.pop(), bool(_OF_EACH.search(code[found[0]]))
+    count, each = elements.pop(), bool(divided) or bool(_OF_EACH.search(code[found[0]]))
     why = (
         f" The reconstruction is a mean over the {count:,} elements of each sample, the KL in line {found[0]} is a "
-        f"sum{'' if each else ' over the batch'}: beside a sum, as in the bound that a VAE maximises, it would count "
-        f"{'' if each else 'at least '}{count:,} times less."
+        f"sum{'' if each else ' over the batch'}. Beside it the mean counts {'' if each else 'at least '}{count:,} "
+        "times less than the sum that the bound of a VAE takes."
     )
     edited = _summed(own, each)
     made = None if edited or each else made_losses.made(process, loss, _CLASSES)
     place, own = made or (loss, own)
     edited = own.with_argument(_CLASSES, "reduction", '"sum"') if made else edited
     return Remedy(_FIX if each else _WHOLE_FIX, own.dedented(edited), place, own.changed(edited), why)
+
+
+def _by_samples(code: Mapping[int, str], found: int, divided: Sequence[int]) -> bool:
+    """Whether all that is divided is this divergence, by the number of samples: it is a sum over each code then."""
+    name = re.match(r"\s*(\w+)\s*=[^=]", code[found])
+    text = code[divided[0]]
+    its_own = divided[0] == found or (name is not None and re.match(rf"\s*{name[1]}\s*(?:/=|= *{name[1]} */)", text))
+    return len(divided) == 1 and bool(its_own) and len(_DIVIDES.findall(text)) == 1 and bool(_BY_BATCH.search(text))
 
 
 def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dict[int, str]:
