@@ -190,6 +190,7 @@ BY_HAND = "loss = f(model(x), y) / every\n(loss / every).backward()"
 OF_ACCELERATE = "loss = f(model(x), y)\naccelerator.backward(loss / args.accumulate)"
 
 
+ALONE = "loss = f(model(x), y)\nif args.accumulate:\n    loss /= args.accumulate\naccelerator.backward(loss)"
 BEFORE = "loss = f(model(x), y)\nloss = loss / args.accumulate\naccelerator.backward(loss)"
 
 
@@ -198,7 +199,8 @@ BEFORE = "loss = f(model(x), y)\nloss = loss / args.accumulate\naccelerator.back
     [
         (64.0, 8, OF_ACCELERATE, 2, ["accelerator.backward(loss)"]),
         (4.0, 2, OF_ACCELERATE, 2, ["accelerator.backward(loss)"]),
-        (16.0, 4, BEFORE, 2, None),
+        (16.0, 4, BEFORE, 2, []),  # the line goes
+        (16.0, 4, ALONE, 3, None),  # which leaves nothing of its block
         (16.0, 4, "loss = f(model(x), y) / 4\naccelerator.backward(loss)", 1, ["loss = f(model(x), y)"]),
         (16.0, 4, "loss = f(model(x), y) / 4\ntrainer.fit(net)", 1, ["loss = f(model(x), y)"]),
         (16.0, 4, BY_HAND, 2, None),  # which of the two is to go is not known

@@ -262,8 +262,8 @@ def test_clipping_of_outliers_and_norms_that_are_not_known(make, columns, status
 
 
 def test_a_clip_of_the_gradients_of_a_sum_by_the_second_of_two_optimizers(make: Any) -> None:
-    """Calls of loss functions are counted by the steps of both."""
-    columns = clipped(make)
+    """Calls of loss functions are counted by the steps of both, and steps by those of their own optimizer."""
+    columns = clipped(make) | {"step": [*range(1, 6), *range(1, COUNT - 4)]}
     columns |= {"optimizer": [0 if index < 5 else 1 for index in range(COUNT)]}
     rows = [
         {"step": step, "training": True, "reduction": "sum", "value": columns["loss"][step], "function": "mse_loss"}

@@ -129,3 +129,28 @@ def test_a_teacher_whose_parameters_alone_are_averaged(make, loop: str, named: b
     assert ("zip(self.teacher.buffers(), student.buffers())" in finding.fix_code) is named
     told = [one.value for one in finding.evidence if one.role == "message"]
     assert (consequences.LEARNED_FROM in told) is named, "then it explains a loss that runs away"
+
+
+@pytest.mark.parametrize(
+    ("loop", "mixes", "edited"),
+    [
+        ("for e, p in zip(self.module.parameters(), model.parameters()):", "e.mul_(0.9).add_(p, alpha=0.1)", True),
+        ("for e, p in zip(self.module.parameters(), model.parameters()):", "e.data.mul_(0.9).add_(p.data)", True),
+        ("for p, e in zip(model.parameters(), self.module.parameters()):", "e.mul_(0.9).add_(p, alpha=0.1)", False),
+    ],
+)
+def test_an_average_that_is_measured_under_another_name(make, loop: str, mixes: str, edited: bool) -> None:
+    """A function measures it as `net`: what the loop changes is the average, since this model is known to be one."""
+    unset = {"step": 200, "model": 1, "modules": 3, "of": 3, "spectral": 0, "call": 1, "training": False}
+    text = ["def update(self, model):", f"    {loop}", f"        {mixes}", ""]
+    site = {"site": 9, "role": "average", "file": "a.py", "line": 7, "function": "update", "source": mixes}
+    sites = [site | {"excerpt": "\n".join(text), "excerpt_line": 5}]
+    models = [{"model": at, "name": "Net", "called_as": "net"} for at in range(2)]
+    copies = [{"model": 1, "changed": 1, "step": step, "of": 0} for step in (100, 200)]
+    more = {"unset": [unset], "links": [{"optimizer": 0, "model": 0}], "copies": copies}
+    finding = make.check("unset-running-state", make.process(make.steps(), sites=sites, models=models, more=more))[2]
+    assert "Line 7 makes its weights follow another model's" in finding.summary
+    added = finding.diff.added if finding.diff else []
+    copied = ["    for kept, current in zip(self.module.buffers(), model.buffers()):", "        kept.copy_(current)"]
+    assert added == copied * edited
+    assert not edited or finding.diff.line == 8

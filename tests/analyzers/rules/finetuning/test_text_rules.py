@@ -314,8 +314,12 @@ def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     made = told | {"role": "begin-text", "line": 70, "source": text.partition("\n")[0]}
     made |= {"excerpt_line": 70, "excerpt": text}
     by_configuration = found(line, made).fix_code
-    assert "config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=64," in by_configuration
+    assert "config = LlamaConfig(vocab_size=len(tok), hidden_size=64," in by_configuration
     assert "resize" not in by_configuration, "an id beyond the rows of the model is refused where it is made"
+    roomy = made | {"source": text.replace("len(words)", "len(tok)").partition("\n")[0]}
+    roomy |= {"excerpt": text.replace("len(words)", "len(tok)")}
+    whole = found(line | {"excerpt_line": 62, "excerpt": line["source"]}, roomy)
+    assert whole.diff.added == ['tok.add_special_tokens({"pad_token": "<pad>"})'], "it has a row for each id already"
     masks = line | {"site": 9, "role": "labels", "line": 66, "source": "labels[labels == tok.pad_token_id] = -100"}
     assert found(line, masks).location.line == 66
     own = line | {"source": 'tok.pad_token = "<pad>"'}

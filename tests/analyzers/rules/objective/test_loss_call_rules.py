@@ -144,6 +144,27 @@ def test_terms_that_meet_the_factors_of_all_samples(make, given: str, factor: st
     assert "differences" in make.check("loss-broadcast", make.process(more={"loss_calls": compared}))[2].summary
 
 
+@pytest.mark.parametrize(
+    ("source", "edited"),
+    [
+        (
+            "loss = -(dist.log_prob(acts) * advantage).mean()",
+            "loss = -(dist.log_prob(acts) * advantage.squeeze(-1)).mean()",
+        ),
+        ("loss = -torch.mean(self.adv * logp)", "loss = -torch.mean(self.adv.squeeze(-1) * logp)"),
+        ("loss = -(logp * advantage * keep).mean()", None),  # either may have the shape
+        ("loss = -(logp * (returns - values)).mean()", None),
+        ("loss = -(score * advantage).mean()", None),  # which of the two the model made is not known
+    ],
+)
+def test_the_factors_are_squeezed_in_the_line_of_their_product(make, source: str, edited: str | None) -> None:
+    site = {"site": 60, "role": "loss", "file": "a2c.py", "line": 7, "function": "update", "source": source}
+    site |= {"excerpt_line": 7, "excerpt": f"    {source}"}
+    rows = [row | {"function": "written out", "meet_in": "Mul", "site": 60} for row in elementwise("32", "32x1")]
+    finding = make.check("loss-broadcast", make.process(sites=[site], more={"loss_calls": rows}))[2]
+    assert (finding.diff.added[0].strip() if finding.diff else None) == edited
+
+
 def test_a_likelihood_with_a_variance_gets_another_target(make) -> None:
     """Of a flat prediction beside a variance of [B, 1] gaussian_nll_loss raises."""
     rows = [row | {"function": "gaussian_nll_loss"} for row in elementwise("32x1", "32")]

@@ -11,6 +11,7 @@ import pytest
 from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import loaded_short
+from tracelyze.analyzers.evidence.editing.remade.precision import casts
 from tracelyze.diagnosis import Exit, Location
 
 
@@ -464,3 +465,28 @@ def test_weights_that_are_loaded_short(make, made: str, cast: str, line: int | N
     process = make.process(sites=sites, more={"modules": [{"model": 0, "module": "", "made_at": 30}]})
     found = loaded_short.place(process)
     assert (found.line if found else None) == line
+
+
+@pytest.mark.parametrize(
+    ("cast", "given", "line"),
+    [
+        ("self.model = model.to(dtype)", "tune = Session(model, lr=3e-4, dtype=torch.bfloat16)", 40),
+        ("self.model = model.to(dtype)", "tune = Session(model, torch.float16)", 40),
+        ("self.model = model.to(dtype)", "tune = Session(model, kept=torch.float16)", None),  # it may be another one
+        ("self.model = model.to(DTYPE)", "tune = Session(model, torch.bfloat16)", None),  # no parameter
+        ("self.model = model.to(dtype)", "KINDS = [torch.bfloat16]", None),  # no call
+    ],
+)
+def test_a_type_that_another_function_hands_on(make, cast: str, given: str, line: int | None) -> None:
+    text = f"class Session:\n    def __init__(self, model, lr=1.0, dtype=None):\n        {cast}"
+    own = {"site": 20, "role": "cast", "file": "a.py", "line": 9, "function": "__init__", "source": cast}
+    names = {"site": 21, "role": "sixteen", "file": "a.py", "line": 40, "function": "main", "source": given}
+    sites = [own | {"excerpt": text, "excerpt_line": 7}, names | {"excerpt": f"    {given}", "excerpt_line": 40}]
+
+    def found(sites: list[dict[str, Any]]) -> Location | None:
+        process = make.process(sites=sites)
+        return casts.given_by(process, process.site(20))
+
+    place = found(sites)
+    assert (place.line if place else None) == line
+    assert found([*sites, names | {"site": 22, "line": 50, "source": "head = head.half()"}]) is None, "several do"

@@ -19,7 +19,7 @@ from tracelyze.diagnosis import Diff, Evidence, Finding, Location, Mark
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.analyzers.rule import Limits
 
@@ -99,8 +99,18 @@ def divisions(optimization: Optimization, count: int) -> list[Division]:
         own = own_statement.at(process, line)
         if own is not None and (own.file, own.line) not in found and (text := _undivided(own, count)) is not None:
             place = Location(own.file, own.line, line.function, own.text.split("\n")[0])
-            found[own.file, own.line] = Division(place, own.changed(text))
+            found[own.file, own.line] = Division(place, own.changed(text) if text else _left_out(process, own, place))
     return list(found.values())
+
+
+def _left_out(process: Process, own: OwnStatement, place: Location) -> Diff | None:
+    """The edit that leaves out the statement, where another one stands beside it in its block."""
+    lines, text = recorded_text.of_function(process, place), own.indent + own.text
+    if "\n" in text or not own.stands:
+        return None
+    beside = [lines[at] for at in (own.line - 1, own.line + 1) if lines.get(at, "").strip()]
+    depths = [recorded_text.indent_of(line) for line in beside if not line.lstrip().startswith("#")]
+    return Diff(own.file, own.line, [text], []) if recorded_text.indent_of(text) in depths else None
 
 
 def _undivided(own: OwnStatement, count: int) -> str | None:

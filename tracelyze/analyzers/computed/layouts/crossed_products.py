@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.loss import differences
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Evidence
@@ -14,8 +17,12 @@ from tracelyze.diagnosis import Evidence
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
 
 PRODUCT: Final = "Mul"  # the operation, as autograd calls it
+
+
+_OF_THE_MODEL: Final = re.compile(r"log_?p(?:rob(?:s)?)?\b|\bratios?\b", re.IGNORECASE)
 
 
 def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFault:
@@ -46,7 +53,7 @@ def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFau
             f"shape {long}, or sum over it, as over the parts of one action.",
             f"# {where}{sides}\n{name} = {name}.squeeze({dimension})  # {long} -> {short}",
             place,
-            None,
+            None if longer_given else _squeezed(process, place, dimension),
         ),
         evidence=[
             Evidence("shape of the terms", given),
@@ -55,3 +62,18 @@ def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFau
         ],
         false_alarm="Products of all pairs on purpose: then write [:, None] into both, which says so.",
     )
+
+
+def _squeezed(process: Process, place: Location | None, dimension: int) -> Diff | None:
+    """The statement with the factors squeezed, where they are a name in its only product with log-probabilities or
+    ratios, which come out of the model."""
+    own = own_statement.at(process, place)
+    nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.BinOp)] if own is not None else []
+    products = [one for one in nodes if isinstance(one.op, ast.Mult)]
+    if own is None or len(products) != 1:
+        return None
+    sides = [products[0].left, products[0].right]
+    factors = [one for one in sides if not _OF_THE_MODEL.search(own.parsed.text_of(one))]
+    if len(factors) != 1 or not isinstance(factors[0], ast.Name | ast.Attribute):
+        return None
+    return own.changed(own.parsed.with_parts({factors[0]: f"{own.parsed.text_of(factors[0])}.squeeze({dimension})"}))

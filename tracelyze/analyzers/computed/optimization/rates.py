@@ -195,10 +195,12 @@ def _broken_by_a_batch(loss: Floats) -> bool:
 
 
 def _left_its_start(optimization: Optimization, loss: Floats, limits: Limits) -> bool:
-    """Whether the loss ever rose above its start. One that never does began at that of a guess and stays there: inputs
-    that say nothing of the targets look so."""
-    highest = float(loss[: int(limits["early"])].max()) / float(loss[0])
-    return highest >= limits["doubled"] if _is_one_layer(optimization) else highest > limits["rose"]
+    """Whether the loss ever rose, if only above what it had come down to. One that never does began at that of a guess
+    and stays there: inputs that say nothing of the targets look so."""
+    early = loss[: int(limits["early"])]
+    if _is_one_layer(optimization):
+        return float(early.max()) >= limits["doubled"] * float(loss[0])
+    return bool((early > limits["rose"] * np.minimum.accumulate(early)).any())
 
 
 def _is_one_layer(optimization: Optimization) -> bool:

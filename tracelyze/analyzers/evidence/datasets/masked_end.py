@@ -72,22 +72,28 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
     where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
     same = _SAME.match(shared.source) if shared else None
     named = same["tokenizer"] if same else "tokenizer"
-    code = (
-        f'{named}.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n{_with_room(process)}\n'
-        f"# or, where you make the labels:\n# {labels}"
-    )
+    added, room = f'{named}.add_special_tokens({{"pad_token": "<pad>"}})', _with_room(process)
+    if not room and same is not None and place == shared and (own := own_statement.at(process, shared)) is not None:
+        return Remedy(fix, added, place, own.changed(own.text.replace(same[0], added)), why=why)
+    code = "\n".join(filter(None, [f"{added}  # {where}", room, "# or, where you make the labels:", f"# {labels}"]))
     return Remedy(fix, code, place, why=why)
 
 
 def _with_room(process: Process) -> str:
     """The model with a row for the new id: right after it is made; or by its configuration, if that takes the id of the
-    padding from the tokenizer, as it is refused there beyond its rows."""
+    padding from the tokenizer, as it is refused there beyond its rows. Empty where that has one row for each id of the
+    tokenizer already."""
     for place in recorded_text.matching(process, _PADDED):
         own = own_statement.at(process, place)
         for call in (node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)) if own else ():
             given = {one.arg for one in call.keywords}
             if own is not None and name_of(call.func).endswith("Config") and "pad_token_id" in given:
-                sized = own.parsed.with_argument(call, "vocab_size", "len(tokenizer)")
+                padding = next(own.parsed.text_of(one.value) for one in call.keywords if one.arg == "pad_token_id")
+                tokenizer = padding.removesuffix(".pad_token_id")
+                sizes = [own.parsed.text_of(one.value) for one in call.keywords if one.arg == "vocab_size"]
+                if sizes == [f"len({tokenizer})"]:
+                    return ""
+                sized = own.parsed.with_argument(call, "vocab_size", f"len({tokenizer})")
                 return own.dedented(sized) if sized else RESIZED
     return RESIZED
 

@@ -78,7 +78,8 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     what, state = batch_statistics.unset_state(row)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
-    mixed = averaged_parameters.of(process, row["model"]) if (serves or averaged) and load is None else None
+    mixes = (serves or averaged) and load is None
+    mixed = averaged_parameters.of(process, row["model"], averaged is not None) if mixes else None
     follows = load is not None or averaged is not None or mixed is not None
     target = [Evidence("a target network", consequences.LEARNED_FROM, role="message")] if mixed and serves else []
     anew = None if trained_so or follows else batch_statistics.made_anew(process, row)
@@ -105,7 +106,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
         ),
         fix=fix,
         fix_code=code,
-        diff=begun.diff if begun else None,
+        diff=begun.diff if begun else mixed.diff if known is mixed and mixed is not None else None,
         first_step=int(row["step"]),
         evidence=[
             Evidence(

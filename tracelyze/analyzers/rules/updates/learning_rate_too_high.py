@@ -133,7 +133,7 @@ RULE = Rule(
         Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
         Threshold("grown", 5, "", "times the weights as drawn: four fifths of them then came from the updates"),
         Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
-        Threshold("rose", 1.01, "", "times its start: weights that are thrown away make the loss rise at first"),
+        Threshold("rose", 1.01, "", "times its lowest before: weights that are thrown away make the loss rise"),
         Threshold("burst", 10, "", "times the first loss: twice what a bad start loses in its first steps"),
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
         Threshold("doubled", 2, "", "times its start and its later peaks: a burst of the first 8 steps, not noise"),

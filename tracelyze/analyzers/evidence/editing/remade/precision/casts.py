@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -36,6 +37,29 @@ def to_float32(process: Process, place: Location | None) -> str:
     if not parts:
         return own.dedented(_loaded_as(own))
     return own.dedented(own.parsed.with_parts(parts)) if len(parts) == 1 else ""
+
+
+def given_by(process: Process, cast: Location | None) -> Location | None:
+    """The only line of the script that names a type of 16 bits, where it hands that to a call, and the cast is to a
+    parameter of the function that it stands in: `self.model = model.to(dtype)`."""
+    own = own_statement.at(process, cast)
+    to = own.only_call("to") if own is not None else None
+    given = to.args[0] if to is not None and len(to.args) == 1 and not to.keywords else None
+    lines = [one for one in process.locations("sixteen") if "autocast" not in one.source]
+    if cast is None or not isinstance(given, ast.Name) or len({one.file_line for one in lines}) != 1:
+        return None
+    heads = [text for text in recorded_text.of_function(process, cast).values() if text.lstrip().startswith("def ")]
+    named = own_statement.at(process, lines[0])
+    calls = [one for one in ast.walk(named.parsed.tree) if isinstance(one, ast.Call)] if named is not None else []
+    handed = [one for call in calls for one in _handed(call, given)]
+    is_parameter = any(re.search(rf"[(,]\s*{given.id}\b", head) for head in heads)
+    return lines[0] if is_parameter and len(handed) == 1 and lines[0].file_function != cast.file_function else None
+
+
+def _handed(call: ast.Call, parameter: ast.Name) -> list[ast.expr]:
+    """The types of 16 bits that a call is given, by place or by the name of this parameter."""
+    values = [*call.args, *(one.value for one in call.keywords if one.arg == parameter.id)]
+    return [one for one in values if isinstance(one, ast.Attribute) and one.attr in _TYPES]
 
 
 def _cast_alone(own: OwnStatement) -> dict[ast.expr, str]:

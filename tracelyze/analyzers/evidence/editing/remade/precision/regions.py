@@ -31,6 +31,7 @@ def remedy(optimization: Optimization) -> tuple[str, str, Location | None]:
     asked = script_lines.only(process, "setting", _SHORT_WEIGHTS)
     if asked is None:
         short = loaded_short.place(process) or script_lines.made_short(process)
+        short = casts.given_by(process, short) or short
         return _KEEP + said(process), with_float32_weights(optimization, short), short
     mixed = "bf16-mixed" if "bf16" in asked.source else "16-mixed"
     return _MIXED.format(mixed=mixed, line=asked.line), f'precision="{mixed}"  # line {asked.line}', asked
