@@ -1437,6 +1437,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("kiln_burner", "entropy-added", "entropy-collapse", fast=True),
     pair("resin_mixer", "repeated", "entropy-collapse"),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
+    pair("pixel_codes", "mean-pixels", "constant-output", consequences=STUCK, lines=("error = F.binary",)),
     pair(
         "owl_calls",
         "summed-rate",

@@ -12,10 +12,10 @@ STEPS = 400
 OPTIMIZERS = [{"optimizer": n, "name": "AdamW"} for n in (0, 1)]
 
 
-def trained(make: Any, turns: list[int], calls: list[dict[str, Any]]) -> Any:
+def trained(make: Any, turns: list[int], calls: list[dict[str, Any]], **more: Any) -> Any:
     """A process whose steps were made by these optimizers, each of a model of its own, with these calls of a loss."""
     flat = np.random.default_rng(0).normal(1.0, 0.02, STEPS).tolist()
-    steps = make.steps() | {"optimizer": turns, "loss": flat}
+    steps = make.steps() | {"optimizer": turns, "loss": flat} | more
     common = {"function": "mse_loss", "site": 1, "input_shape": "32x3", "value": 1.0, "target_varies": 2.0}
     calls = [common | {"training": True} | one for one in calls]
     links = [{"time": 0.1, "step": 1, "optimizer": n, "model": n} for n in (0, 1)]
@@ -56,3 +56,9 @@ def test_one_answer_to_everything_in_the_first_of_two_trainings(make: Any) -> No
     assert isinstance(found[0], list)
     assert found[0][0].rule == "constant-output"
     assert "predictions differ from sample to sample" in str(found[1])
+
+
+def test_a_probe_that_finds_nothing_is_no_fault_of_its_own(make: Any) -> None:
+    calls = [{"step": 200 + step, "varies": 0.01} for step in [*range(20), 120, 190]]
+    process = trained(make, [0] * 200 + [1] * 200, calls, parameters=[8] * 200 + [2] * 200)
+    assert "as a probe" in str(constant_output.RULE.check(process.trainings[1], constant_output.RULE.defaults))

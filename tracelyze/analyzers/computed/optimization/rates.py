@@ -198,12 +198,12 @@ def _left_its_start(optimization: Optimization, loss: Floats, limits: Limits) ->
     """Whether the loss ever rose, if only above what it had come down to. One that never does began at that of a guess
     and stays there: inputs that say nothing of the targets look so."""
     early = loss[: int(limits["early"])]
-    if _is_one_layer(optimization):
+    if is_one_layer(optimization):
         return float(early.max()) >= limits["doubled"] * float(loss[0])
     return bool((early > limits["rose"] * np.minimum.accumulate(early)).any())
 
 
-def _is_one_layer(optimization: Optimization) -> bool:
+def is_one_layer(optimization: Optimization) -> bool:
     """Whether a single layer trains, such as a probe of features: it has no region to be thrown out of, and no unit
     that could die. A rate that is too high for it makes the loss a multiple of its start."""
     tensors = optimization.steps["parameters"]
@@ -221,7 +221,7 @@ def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooH
     """First updates that left nothing of the weights as they were drawn, of a model that ends with one answer to
     everything. Its loss is that of the best constant, which may be far below a first loss of large scores."""
     loss = seen.loss
-    if len(loss) < limits["early"] or seen.lost or _is_one_layer(optimization):
+    if len(loss) < limits["early"] or seen.lost or is_one_layer(optimization):
         return None
     updates = _updates(optimization, timing.step_at(optimization, int(seen.rows[0])) + int(limits["early"]))
     if not _often(updates, limits["large"], limits):

@@ -9,7 +9,7 @@ from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.layouts import turned_masks
-from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.optimization import rates, style
 from tracelyze.analyzers.computed.targets import alike_in_validation
 from tracelyze.analyzers.evidence.datasets import rows_apart
 from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
@@ -55,6 +55,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         beside = "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)"
         return Skipped(style.several(process, beside), "not-applicable")
     optimization = process.optimizations[0]
+    if whole is not None and rates.is_one_layer(optimization):
+        return Skipped("a layer trained beside a model: as a probe, it is to find out whether inputs say anything")
     if len(optimization.steps) < limits["steps"]:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
     found, judged = predictions.constant(process, optimization, limits)

@@ -9,7 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import measured_deviation, measured_entropy, metrics
+from tracelyze.analyzers.signatures import metrics
+from tracelyze.analyzers.signatures.rewards import measured_deviation, measured_entropy
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
-from tracelyze.analyzers.signatures import measured_entropy
+from tracelyze.analyzers.signatures.rewards import measured_entropy
 from tracelyze.diagnosis import Finding
 
 if TYPE_CHECKING:
