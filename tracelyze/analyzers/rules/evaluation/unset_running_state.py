@@ -78,15 +78,14 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     what, state = batch_statistics.unset_state(row)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
-    mixes = (serves or averaged) and load is None
-    mixed = averaged_parameters.of(process, row["model"], averaged is not None) if mixes else None
+    mixes = (serves or averaged) and not load
+    mixed = averaged_parameters.of(process, row["model"], bool(averaged)) if mixes else None
     follows = load is not None or averaged is not None or mixed is not None
     target = [Evidence("a target network", consequences.LEARNED_FROM, role="message")] if mixed and serves else []
     anew = None if trained_so or follows else batch_statistics.made_anew(process, row)
     whence = anew.said if anew is not None else batch_statistics.why_unset(process, row, averaged)
     if load is not None:
-        lacking = load["missing"]
-        whence = f"load_state_dict set {load['expected'] - lacking} of its tensors and missed {lacking}."
+        whence = f"load_state_dict missed {load['missing']} of its {load['expected']} tensors and set the others."
     much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
     early = batch_statistics.before_training(process, row)
     begun = begun_unset.of(process, row) if early and not late and not trained_so else None
