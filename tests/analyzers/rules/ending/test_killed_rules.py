@@ -40,7 +40,7 @@ def test_a_kill_is_told_by_the_step_of_the_optimizer_that_ran(make) -> None:
     two = [{"optimizer": at, "name": name, "device": "cpu"} for at, name in enumerate(("Adam", "SGD"))]
     steps = make.steps() | {"optimizer": [0] * 300 + [1] * 100, "step": [*range(1, 301), *range(1, 101)]}
     _, _, finding = make.check("killed", make.process(steps, optimizers=two, end=Exit("vanished")))
-    assert finding.title == "The program was killed after step 100 of SGD (optimizer 1) and left no message"
+    assert finding.title == "The program was killed after step 100 of training 2 of 2 and left no message"
     assert finding.first_step == 100
     nothing = {name: values[:0] for name, values in make.steps().items()}
     _, _, early = make.check("killed", make.process(nothing, optimizers=[], end=Exit("vanished")))
