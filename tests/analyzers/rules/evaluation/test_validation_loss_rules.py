@@ -62,7 +62,8 @@ def test_a_sampler_that_draws_the_same_few_samples(make, different, length, fire
     assert ("are different" in finding.summary) is fires
     if fires:
         assert finding.title == "The model overfits to 3 samples: its sampler draws the same again and again"
-        assert (finding.location.line, line.replace("weights,", "weights[labels],") in finding.fix_code) == (33, True)
+        assert finding.location.line == 33
+        assert line.replace("class_weights,", "torch.as_tensor(class_weights)[labels],") in finding.fix_code
 
 
 def test_losses_that_a_model_puts_out_beside_the_one_that_is_trained_do_not_overfit(make) -> None:

@@ -21,7 +21,7 @@ FIX: Final = (
     f"Give {SAMPLER} one weight for each sample of the dataset: index the weights of the classes by the label of each "
     "sample."
 )
-_EXAMPLE: Final = f"sampler = {SAMPLER}(class_weights[labels], num_samples=len(labels))"
+_EXAMPLE: Final = f"sampler = {SAMPLER}(torch.as_tensor(class_weights)[labels], num_samples=len(labels))"
 _BATCHES: Final = 8  # batches that have to have been looked at
 _AGAIN: Final = 50  # how often each is drawn in one pass, on average: a small dataset, once for each that it holds
 _ELEMENTS: Final = 8  # of a sample: rows of few columns may be the same by chance
@@ -63,7 +63,8 @@ def of(process: Process, optimization: Optimization) -> FewDrawn | None:
 
 
 def _example(process: Process, place: Location | None) -> str:
-    """The statement that makes the sampler, with the weights of the classes looked up by the labels."""
+    """The statement that makes the sampler, with the weights of the classes looked up by the labels, as a list
+    cannot be."""
     own = own_statement.at(process, place)
     call = own.only_call(SAMPLER) if own is not None else None
     if own is None or call is None:
@@ -71,4 +72,4 @@ def _example(process: Process, place: Location | None) -> str:
     given = next((one.value for one in call.keywords if one.arg == "weights"), call.args[0] if call.args else None)
     if not isinstance(given, ast.Name | ast.Attribute):
         return ""
-    return own.dedented(own.parsed.with_parts({given: f"{own.parsed.text_of(given)}[labels]"}))
+    return own.dedented(own.parsed.with_parts({given: f"torch.as_tensor({own.parsed.text_of(given)})[labels]"}))
