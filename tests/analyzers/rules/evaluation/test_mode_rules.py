@@ -397,3 +397,23 @@ def test_what_drops_in_eval_mode(make, lines, title: str, place: int | None, add
     assert title in finding.title
     assert (f"Line {place} " in finding.summary) == (place is not None)
     assert (finding.diff is not None and added in finding.diff.added[0]) == bool(added)
+
+
+@pytest.mark.parametrize(
+    ("filled", "place", "said"),
+    [
+        ("self.drops = [self.drop(p) for p in rates]", 12, "Line 12 puts Dropout modules into a Python list"),
+        ("self.drops = fill(rates)", 22, "Line 22 makes Dropout modules for a Python list"),
+    ],
+)
+def test_dropout_that_a_function_makes_for_a_list(make, filled: str, place: int, said: str) -> None:
+    text = {"file": "train.py", "excerpt_line": 11}
+    made = {"site": 1, "role": "unregistered", "line": 22, "function": "drop", "source": "return nn.Dropout(p)"}
+    made |= {"file": "train.py", "excerpt": "        return nn.Dropout(p)", "excerpt_line": 22}
+    head = {"site": 2, "role": "module", "line": 11, "function": "__init__", "source": "self.head = nn.Linear(8, 2)"}
+    head |= text | {"excerpt": f"        self.head = nn.Linear(8, 2)\n        {filled}"}
+    process = make.process(evals=make.evals() | {"dropouts": [20] * 4}, sites=[made, head])
+    finding = make.check("eval-in-train-mode", process)[2]
+    assert finding.location.line == place
+    assert said in finding.summary
+    assert (finding.diff is not None) == (place == 12)

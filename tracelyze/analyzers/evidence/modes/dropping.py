@@ -64,14 +64,18 @@ def _by_function(process: Process, lines: list[Location]) -> Dropping:
     return Dropping(title, dropout_call.said(lines), dropout_call.FIX, code, lines[0], diff)
 
 
-def _in_list(process: Process, line: Location) -> Dropping:
+def _in_list(process: Process, made: Location) -> Dropping:
+    line = registered_layers.listed(process, made)
+    is_kept = line is made and made.source.startswith("return ")  # in a list that another line fills
+    does = "makes Dropout modules for" if is_kept else "puts Dropout modules into"
     said = (
-        f" Line {line.line} puts Dropout modules into a Python list or dictionary, where torch does not look for them: "
+        f" Line {line.line} {does} a Python list or dictionary, where torch does not look for them: "
         "eval() does not reach them, and they stay in train mode."
     )
     title = "Dropout in a list or dictionary stays active in validation: eval() does not reach it"
     own = own_statement.at(process, line)
-    text = registered_layers.text(process, own, line) if own is not None else ""
+    maker = "" if line is made else made.function
+    text = registered_layers.text(process, own, line, maker) if own is not None else ""
     diff = own.changed(text) if own is not None else None
     return Dropping(title, said, _REGISTER, own.dedented(text) if own is not None and text else _REGISTERED, line, diff)
 
