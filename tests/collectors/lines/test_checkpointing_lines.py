@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from tracelyze.collectors.hooks import activation_checkpoints  # noqa: E402
+from tracelyze.collectors.internals.compiler import wrappers  # noqa: E402
 from tracelyze.collectors.program.call_sites import Sites  # noqa: E402
 from tracelyze.collectors.signals.gradients.frozen import checkpointed  # noqa: E402
 
@@ -80,3 +82,25 @@ def test_where_it_is_asked_for() -> None:
     assert noted(ASKED, "/asked.py") == [("reentrant", 2, "Settings")]
     assert noted(TURNED_ON, "/turned_on.py") == [("reentrant", 2, "run")]
     assert noted(ASKED + TURNED_ON.replace("run", "other"), "/both.py") == [("reentrant", 2, "Settings")]
+
+
+class Asked:
+    """Raises when it is asked whether it needs a gradient."""
+
+    @property
+    def requires_grad(self) -> bool:
+        raise RuntimeError("not to be asked")
+
+
+def test_what_is_told_in_vain_and_what_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function is called all the same, with what it was given."""
+    kind = sys.modules[activation_checkpoints.HOME].CheckpointFunction
+    monkeypatch.setattr(kind, "apply", staticmethod(lambda *given: len(given)))
+    monkeypatch.setattr(torch, "Tensor", (torch.Tensor, Asked))
+    told: list[Any] = []
+    activation_checkpoints.install(torch, told.append)
+    wrappers.pop()
+    assert kind.apply("frozen", torch.zeros(2)) == 2
+    assert kind.apply("given", torch.zeros(2, requires_grad=True), None) == 3
+    assert kind.apply("asked", Asked(), None, None) == 4
+    assert told == ["frozen"]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.system.program_signals import own_errors_dropped
 
 HOME: Final = "torch.utils.checkpoint"
 MOST: Final = 200  # such calls that are told of: those of some steps
@@ -30,9 +31,10 @@ def install(torch: Any, in_vain: Callable[[Any], None]) -> None:
     @functools.wraps(original)
     def apply(*args: Any) -> Any:
         nonlocal told
-        if told < MOST and torch.is_grad_enabled() and not any(map(needs_gradient, args)):
-            told += 1
-            in_vain(args[0] if args else None)
+        with own_errors_dropped:
+            if told < MOST and torch.is_grad_enabled() and not any(map(needs_gradient, args)):
+                told += 1
+                in_vain(args[0] if args else None)
         try:
             return original(*args)
         except BaseException as error:
