@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import batch_statistics
+from tracelyze.analyzers.computed.normalisations import left_out_of_files
 from tracelyze.analyzers.evidence.editing import own_saves
 from tracelyze.analyzers.evidence.editing.storing import early_copies, named_parameters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [_missing(process, short)]
     without = [row for row in saves if row.get("statistics_missing")]
     if without and all(row.get("statistics_missing") for row in saves if row.get("statistics")):
-        evaluated = batch_statistics.unset_by_a_load(process, without[0])
+        evaluated = left_out_of_files.unset_by_a_load(process, without[0])
         resumed = [row for row in without if row["optimizer"]]
         if (resumed and len(resumed) == len(whole)) or evaluated is not None:
             return [_without_statistics(process, resumed or without, evaluated)]
@@ -109,7 +109,7 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
         title=f"Checkpoints lack BatchNorm's running statistics, {plural(missing, 'tensor')}",
         summary=(
             f"{row['file'] or 'The file'} holds every parameter of the model, but none of the running means and "
-            f"variances gathered in training ({plural(missing, 'buffer')}). {batch_statistics.without(evaluated)} "
+            f"variances gathered in training ({plural(missing, 'buffer')}). {left_out_of_files.without(evaluated)} "
             "named_parameters() leaves buffers out."
         ),
         fix="Save model.state_dict(), which includes the buffers, and load it with strict=True.",

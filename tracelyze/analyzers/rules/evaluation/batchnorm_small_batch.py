@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import batch_statistics
+from tracelyze.analyzers.computed.normalisations import batch_sizes, layers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "several models were called, or BatchNorm runs over all ranks, so its batch is not known", "not-applicable"
         )
-    return combine(batch_statistics.with_size(_check(one, limits), one) for one in process.optimizations)
+    return combine(batch_sizes.with_size(_check(one, limits), one) for one in process.optimizations)
 
 
 def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
@@ -36,14 +36,14 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
     backwards, size = (np.median(one[known]) for one in (steps["backwards"], steps["batch_size"] / steps["backwards"]))
     all_in_train = (steps["modules_in_train"] == steps["modules_sensitive"])[known].mean() >= limits["share"]
-    if all_in_train and size == 1 and (gap := batch_statistics.gap(optimization, limits)) is not None:
+    if all_in_train and size == 1 and (gap := batch_sizes.gap(optimization, limits)) is not None:
         return _of_one_sample(optimization, *gap, limits)
-    if all_in_train and (few := batch_statistics.few_values(optimization, limits)) is not None:
+    if all_in_train and (few := batch_sizes.few_values(optimization, limits)) is not None:
         return _noise(optimization, *few, float(size), limits)
     shown = plural(int(size), "sample")
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
         return Passed(f"{shown} per forward, {plural(int(backwards), 'backward')} per step")
-    made = group_norms.in_place(optimization.process, batch_statistics.normalisation(optimization.process))
+    made = group_norms.in_place(optimization.process, layers.normalisation(optimization.process))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -54,7 +54,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             "time: its batch statistics are noisy, and so are the running statistics that validation uses. "
             "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
         ),
-        fix=f"{group_norms.FIX}{batch_statistics.said_of_size(optimization, size, made and made.place)}.",
+        fix=f"{group_norms.FIX}{batch_sizes.said_of_size(optimization, size, made and made.place)}.",
         fix_code=made.code if made else group_norms.CODE,
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),
@@ -62,7 +62,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             Evidence("samples per forward", float(size), "", *limits.against("samples"), role="most"),
             Evidence("backwards per step", float(backwards), "", *limits.against("backwards")),
         ],
-        location=made.place if made else batch_statistics.batch_location(optimization, float(size)),
+        location=made.place if made else batch_sizes.batch_location(optimization, float(size)),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
@@ -88,7 +88,7 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
             Evidence("samples per forward", 1, "samples"),
             Evidence("validation loss over training loss", there / here, "times", *limits.against("gap")),
         ],
-        location=batch_statistics.batch_location(optimization, 1.0, ""),
+        location=batch_sizes.batch_location(optimization, 1.0, ""),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A validation set much harder than the training data.",
@@ -115,7 +115,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
             Evidence("values per channel", values, "values", *limits.against("values"), role="most"),
             Evidence("samples per forward", samples, "samples"),
         ],
-        location=batch_statistics.batch_location(optimization, samples, layer),
+        location=batch_sizes.batch_location(optimization, samples, layer),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A model designed this way, whose validation uses batch statistics as well.",

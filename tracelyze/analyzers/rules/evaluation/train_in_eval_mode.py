@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import batch_statistics
+from tracelyze.analyzers.computed.normalisations import unset_in_training
 from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import own_names
@@ -74,7 +74,7 @@ def _finding(
         how = late.said if late else switched.said(optimization, first, share, line)
     else:
         how = switched.at_the_start(optimization, line)
-    change, untrained = late or once, not flipped and batch_statistics.all_unset(optimization)
+    change, untrained = late or once, not flipped and unset_in_training.all_unset(optimization)
     diff = change.diff if change else line_edits.line_before(process, forward, f"{model}.train()") if model else None
     return Finding(
         rule=RULE.id,
@@ -83,7 +83,7 @@ def _finding(
         title=switched.title(optimization, share, begin, flipped),
         summary=(
             f"{share_of(share, 'steps').capitalize()} since step {begin:,} ran with the model in eval mode. {how} "
-            f"{batch_statistics.without_training_mode(optimization, untrained)}"
+            f"{unset_in_training.without_training_mode(optimization, untrained)}"
         ),
         fix=change.fix if change else switched.FIX if flipped else switched.fix_at_the_start(optimization),
         fix_code=change.code if change else switched.FIX_CODE,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers import consequences
-from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.normalisations import layers, unset_calls, unset_causes
 from tracelyze.analyzers.evidence import called
-from tracelyze.analyzers.evidence.modes import averaged_parameters, begun_unset
+from tracelyze.analyzers.evidence.modes import begun_unset
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -31,18 +31,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     apart = trained_so | {row["model"] for row in unset if _serves(process, row["model"], unset)}
     late = [row for row in unset if row["model"] not in apart and _matters(process, row, limits)]
     # A sanity check before the first step is common beside BatchNorm, and harmless; beside spectral_norm it is rare.
-    early = [row for row in unset if batch_statistics.before_training(process, row)]
+    early = [row for row in unset if unset_calls.before_training(process, row)]
     told = [row for row in unset if row not in early or not len(process.steps) or row["spectral"]]
     first = [row for row in early if row["model"] not in apart]
     chosen = late or [row for row in first if begun_unset.of(process, row) is not None] or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
-    return [batch_statistics.of_its_training(_finding(process, chosen[0], len(chosen), bool(late)), process, chosen[0])]
+    return [unset_calls.of_its_training(_finding(process, chosen[0], len(chosen), bool(late)), process, chosen[0])]
 
 
 def _matters(process: Process, row: Row, limits: Limits) -> bool:
     """Whether the call belongs to a measurement after training had begun: a sanity pass does not."""
-    if batch_statistics.before_training(process, row):
+    if unset_calls.before_training(process, row):
         return False
     evals = process.evals
     same = evals["after_step"] == row["step"]  # a pass may hold calls of several models, and names one of them
@@ -70,42 +70,21 @@ def _called(row: Row) -> str:
 def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     at = np.flatnonzero(process.evals["after_step"] == row["step"])
-    site = float(process.evals["site"][at[0]]) if len(at) else None
-    unset = process.tables["unset"].records()
-    same_model = [one for one in unset if one["model"] == row["model"]]
+    site = process.site(float(process.evals["site"][at[0]])) if len(at) else None
+    same_model = [one for one in process.tables["unset"].records() if one["model"] == row["model"]]
     serves = _serves(process, row["model"], same_model)
     trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
-    what, state = batch_statistics.unset_state(row)
-    load = batch_statistics.lacking_load(process, row)
-    averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
-    mixes = (serves or averaged) and not load
-    mixed = averaged_parameters.of(process, row["model"], bool(averaged)) if mixes else None
-    follows = load is not None or averaged is not None or mixed is not None
-    target = [Evidence("a target network", consequences.LEARNED_FROM, role="message")] if mixed and serves else []
-    anew = None if trained_so or follows else batch_statistics.made_anew(process, row)
-    whence = anew.said if anew is not None else batch_statistics.why_unset(process, row, averaged)
-    if load is not None:
-        whence = f"load_state_dict missed {load['missing']} of its {load['expected']} tensors and set the others."
-    much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
-    early = batch_statistics.before_training(process, row)
-    begun = begun_unset.of(process, row) if early and not late and not trained_so else None
-    harm = begun.said if begun else batch_statistics.harm_without_measurement(process, early, serves, trained_so)
-    harm += mixed.said if mixed is not None and serves else ""
-    known = begun or anew or mixed
-    other = batch_statistics.remedy(process, row, serves, trained_so)
-    fix, code = (known.fix, known.code) if known is not None else other
+    what, state = unset_calls.unset_state(row)
+    told = unset_causes.measured(process, row) if late else unset_causes.unmeasured(process, row, serves, trained_so)
     return Finding(
         rule=RULE.id,
-        severity="critical" if late else "warning" if trained_so or serves or begun else "info",
+        severity="critical" if late else "warning" if trained_so or serves or told.begins else "info",
         confidence="certain",
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
-        summary=(
-            f"{batch_statistics.when_called(process, row)} {name} was called {_called(row)}, and {state} "
-            + (f"What was measured that way says {much} about the weights. {whence}" if late else harm)
-        ),
-        fix=fix,
-        fix_code=code,
-        diff=begun.diff if begun else mixed.diff if known is mixed and mixed is not None else None,
+        summary=f"{unset_calls.when_called(process, row)} {name} was called {_called(row)}, and {state} {told.said}",
+        fix=told.remedy.fix,
+        fix_code=told.remedy.code,
+        diff=told.remedy.diff,
         first_step=int(row["step"]),
         evidence=[
             Evidence(
@@ -116,12 +95,10 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
                 "all are set by training",
             ),
             Evidence("such calls, of those checked", calls, "calls", role="basis"),
-            *target,
+            *([Evidence("a target network", consequences.LEARNED_FROM, role="message")] if told.is_target else []),
         ],
-        location=(batch_statistics.frozen_at(process) if trained_so else averaged or (known and known.place))
-        or process.site(load["site"] if load is not None else site)
-        or batch_statistics.normalisation(process, row["model"]),
-        seen_at=process.site(site),
+        location=told.remedy.place or site or layers.normalisation(process, row["model"]),
+        seen_at=site,
         false_alarm="A network that is random on purpose.",
     )
 

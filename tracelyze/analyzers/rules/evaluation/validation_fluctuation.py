@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.normalisations import layers
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
@@ -46,7 +46,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         )
     optimization = process.longest
     begin = int(seen.steps[0])
-    made, edit, code = batch_statistics.with_default_momentum(process)
+    made, edit, code = layers.with_default_momentum(process)
     return [Finding(
         rule=RULE.id,
         severity="warning",
@@ -73,7 +73,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         ],
         fix_code="" if momentum is None else code,
         diff=edit if momentum is not None else None,
-        location=None if momentum is None else made[0] if made else batch_statistics.normalisation(process),
+        location=None if momentum is None else made[0] if made else layers.normalisation(process),
         setting=None if made else _setting(process, momentum),
         charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
         false_alarm="A small validation set, or early epochs in which the model still learns in jumps.",

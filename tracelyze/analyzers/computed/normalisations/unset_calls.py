@@ -1,4 +1,4 @@
-"""What BatchNorm gets to see of a batch, and what its averages are worth in validation."""
+"""Calls of models in eval mode with statistics that nothing has set: why, what they harm, and what to do."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import called, edits, recorded_text, script_lines, timing
+from tracelyze.analyzers.evidence import called, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_saves, own_statement
-from tracelyze.diagnosis import Finding, Setting
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.rule import Limits, OneOutcome
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Finding, Location
+
 
 IN_TRAIN_MODE = (
     "Leave the BatchNorm layers in train mode. Keeping them in eval mode only suits a model whose statistics come "
     "from pretraining: load such weights before training, or use GroupNorm if batches are too small."
 )
-
 ESTIMATED_IN_TRAIN_MODE = (
     "Leave the layers with a spectral norm in train mode in training: there each forward estimates the norm. In eval "
     "mode they keep the one that was loaded."
@@ -33,101 +30,6 @@ NEVER_RUN_FIX = (
     "Run these layers in train mode in training, as those that are evaluated with them, or load their statistics "
     "before evaluating."
 )
-
-
-def few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
-    """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
-    layers: dict[str, list[float]] = {}
-    for row in optimization.process.tables["activations"].records():
-        if "BatchNorm" in (row["kind"] or "") and row["outputs"]:
-            layers.setdefault(row["module"] or "", []).append(row["elements"] / row["outputs"])
-    usual = {name: float(np.median(values)) for name, values in layers.items() if len(values) >= limits["looks"]}
-    name = min(usual, key=lambda one: usual[one], default=None)
-    return None if name is None or usual[name] > limits["values"] else (name, usual[name])
-
-
-def gap(optimization: Optimization, limits: Limits) -> tuple[float, float] | None:
-    """Loss of the first validations in eval mode, and of training just before, if the former is far above."""
-    evals, steps = optimization.process.evals, optimization.steps
-    rows = np.flatnonzero(
-        validation.passes(optimization.process)
-        & np.isfinite(evals["loss"])
-        & (evals["model_in_train"] == 0)
-        & (evals["loss_is_whole"] == 1)
-    )[: int(limits["first"])]
-    trained = steps["loss"][timing.numbers(optimization) <= (evals["after_step"][rows[-1]] if len(rows) else 0)]
-    known = trained[np.isfinite(trained)][-int(limits["before"]) :]
-    if len(rows) < limits["first"] or len(known) < limits["before"]:
-        return None
-    here, there = float(np.median(known)), float(np.min(evals["loss"][rows]))
-    return (there, here) if 0 < limits["gap"] * here < there else None
-
-
-def batch_location(optimization: Optimization, samples: float, layer: str = "") -> Location | None:
-    """The loader of batches that are forwarded whole: its line sets their size. Else the line that makes the layer, or
-    the first batch normalisation, or that of the backward."""
-    process = optimization.process
-    return (
-        loader_of_size(optimization, samples)
-        or (process.module_location(layer) if layer else normalisation(process))
-        or optimization.backward_location
-    )
-
-
-def loader_of_size(optimization: Optimization, samples: float) -> Location | None:
-    """The line that makes the loader, if it makes batches of this size."""
-    loader = optimization.loader
-    return optimization.process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
-
-
-def said_of_size(optimization: Optimization, samples: float, beside: Location | None) -> str:
-    """The line that sets the size of the batches, in brackets, beside one of the same file."""
-    place = loader_of_size(optimization, samples)
-    return f" (line {place.line})" if place is not None and beside is not None and place.file == beside.file else ""
-
-
-def with_size(outcome: OneOutcome, optimization: Optimization) -> OneOutcome:
-    """A finding that says which setting the size of the loader's batches is; not one that stands at the layers, which
-    are to be others."""
-    size = optimization.loader.get("batch_size")
-    if not isinstance(outcome, Finding) or not size or outcome.location == normalisation(optimization.process):
-        return outcome
-    return replace(outcome, setting=Setting(("batch_size",), (size,)))
-
-
-def normalisation(process: Process, model: object = None) -> Location | None:
-    """The line that makes the first batch normalisation, of this model if one is given."""
-    rows = process.tables["modules"].records()
-    made = [row for row in rows if "BatchNorm" in str(row["kind"]) and model in (None, row["model"])]
-    if made or model is not None:  # a layer of an nn.Sequential that one line makes has no row of its own
-        return process.site(made[0]["made_at"]) if made else None
-    called = [row["module"] for row in process.tables["activations"].records() if "BatchNorm" in str(row["kind"])]
-    return process.module_location(called[0]) if called else None
-
-
-def with_default_momentum(process: Process) -> tuple[list[Location], Diff | None, str]:
-    """The lines that make batch normalisations with a momentum of the script's own; those lines with the default, where
-    they stand together, and an example of the first. No line where the momentum is set elsewhere."""
-    rows = [row for row in process.tables["modules"].records() if "BatchNorm" in str(row["kind"])]
-    sites = [process.site(row["made_at"]) for row in rows]
-    made = list(dict.fromkeys(one for one in sites if one is not None and "momentum" in one.source))
-    kind = rows[0]["kind"] if rows else "BatchNorm1d"
-    code = f"norm = nn.{kind}(channels, momentum={_DEFAULT})"
-    parts: list[Diff] = []
-    for place in made:
-        own = own_statement.at(process, place)
-        changed = own.with_argument(_NORMS, "momentum", _DEFAULT, 2) if own is not None else ""
-        edit = own.changed(changed) if own is not None else None
-        if own is not None and changed and place == made[0]:
-            code = own.dedented(changed)
-        parts += [edit] if edit is not None else []
-    same = len({one.file_function for one in made}) == 1
-    whole = edits.together(process, made[0], parts) if same and len(parts) == len(made) else None
-    return made, whole, code
-
-
-_DEFAULT: Final = "0.1"  # of the momentum, and the third argument of all of these
-_NORMS: Final = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
 _LOADED: Final = "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()"
 _GIVEN: Final = (
     "evaluated.load_state_dict(model.state_dict())  # buffers included; evaluated: the model in eval mode\n"
@@ -328,72 +230,3 @@ def harm_without_measurement(process: Process, early: bool, serves: bool, traine
     if early:
         return "Numbers from before the first step say nothing about the model."
     return "No measurement with it was seen."
-
-
-def unset_by_a_load(process: Process, save: dict[str, Any]) -> int | None:
-    """The step after which a model evaluates with statistics that nothing set, once it has loaded what was saved: all
-    that was trained, and not what its normalisations keep."""
-    loads = [row for row in process.tables["loads"].records() if row["step"] >= save["step"] and not row["unexpected"]]
-    lacking = [row for row in loads if row["given"] >= save["held"] and row["missing"]]
-    for row in process.tables["unset"].records():
-        missed = (one["step"] <= row["step"] and one["missing"] >= row["modules"] for one in lacking)
-        if row["modules"] and not row["training"] and any(missed):
-            return int(row["step"])
-    return None
-
-
-def without(evaluated: int | None) -> str:
-    """What comes of a file that lacks them. `evaluated`: the step after which a model that loaded it was, if any."""
-    if evaluated is None:
-        return "A model that loads it evaluates with mean 0 and variance 1, or with statistics from another training."
-    return f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
-
-
-def frozen_at(process: Process) -> Location | None:
-    """The only line that keeps normalisations as they are: one in a method `train` of the script that calls eval(), or
-    in a function that asks whether a module is one; where a single line applies that function, this one."""
-    lines = process.locations("eval-mode")
-    own = [one for one in lines if one.function == "train"] or [one for one in lines if _asks_for_norms(process, one)]
-    if len(own) != 1:
-        return None
-    applied = recorded_text.matching(process, re.compile(rf"\.apply\(\s*(?:\w+\.)*{re.escape(own[0].function)}\s*\)"))
-    return applied[0] if len(applied) == 1 else own[0]
-
-
-def _asks_for_norms(process: Process, place: Location) -> bool:
-    """Whether the function of a line chooses modules by a class of normalisations."""
-    texts = recorded_text.of_function(process, place).values()
-    return any(re.search(r"\bisinstance\(.*Norm|__name__.*Norm|Norm.*__name__", text) for text in texts)
-
-
-def all_unset(optimization: Optimization) -> bool:
-    """Whether no batch and no checkpoint had set any of the batch normalisations of a trained model when it was first
-    called in eval mode: nothing of it is pretrained."""
-    process, held = optimization.process, _held_by(optimization)
-    rows = [row for row in process.tables["unset"].records() if row["model"] in held and row["modules"]]
-    return any(row["modules"] == row["of"] for row in rows) and not any(process.tables["loads"].records())
-
-
-def _held_by(optimization: Optimization) -> set[Any]:
-    """The models whose parameters an optimizer holds; of an old recording, none."""
-    links = optimization.process.tables.get("links")
-    rows = links.records() if links is not None else ()
-    return {row["model"] for row in rows if row["optimizer"] == optimization.optimizer} - {None}
-
-
-def without_training_mode(optimization: Optimization, unset: bool = False) -> str:
-    """A sentence on what eval mode changes in a training step, by the kinds of modules that the trained models have.
-    `unset`: their batch normalisations have seen no batch yet."""
-    process, held = optimization.process, _held_by(optimization)
-    models = [row for row in process.models.records() if not held or row["model"] in held]
-    kinds = " ".join(str(row["sensitive"] or "") for row in models).strip()
-    if not kinds:
-        return "Dropout, BatchNorm and the like act in it as in an evaluation."
-    parts = ["Dropout is off"] if "ropout" in kinds else []
-    if "BatchNorm" in kinds:
-        parts.append(
-            "BatchNorm keeps the mean 0 and variance 1 that it began with, instead of the batch's"
-            if unset
-            else "BatchNorm uses old statistics instead of the batch's and does not update them"
-        )
-    return f"{', and '.join(parts)}." if parts else f"What depends on the mode here: {kinds}."
