@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed import reference_levels
-from tracelyze.analyzers.evidence import line_edits, pictures, timing
-from tracelyze.analyzers.evidence.editing import own_copies
+from tracelyze.analyzers.computed import reference_levels, references
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -44,77 +42,40 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(
     optimization: Optimization, alike: list[dict[str, Any]], begin: int, level: float, limits: Limits
 ) -> Finding:
-    one = any(row["same"] for row in alike)
-    compared = next((optimization.process.site(row["site"]) for row in alike if row["site"] is not None), None)
-    what = (
-        "are one and the same module"
-        if one
-        else "share the memory of their weights"
-        if any(row["shared"] == 1 for row in alike)
-        else "are equal at every measurement, although they are trained"
-    )
-    apart = not one and not any(row["shared"] == 1 for row in alike)
-    process, assigned = optimization.process, None if one or apart else own_copies.assigned(optimization.process)
-    written = _written_over(process, limits) if apart else None
-    made, diff = own_copies.made(process), line_edits.given_copies(process, assigned)
-    deep = None if one or apart or assigned else own_copies.deep(process, made)
-    wrapped = None if one or apart or assigned or made else own_copies.wrapped(process, compared)
-    diff = diff or deep
+    process = optimization.process
+    compared = next((process.site(row["site"]) for row in alike if row["site"] is not None), None)
+    how = references.how_alike(alike)
+    remedy = references.remedy(process, how, compared, limits["looks"])
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
     exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
     said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")
+    is_model = "equals the trained model" if how == references.EQUAL else "is the model that is trained"
     agree = "They always agree" if exact else "Dropout alone tells them apart"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if exact and (preference or level == 0) else "likely",
-        title=f"The reference {'equals the trained model' if apart else 'is the model that is trained'}: "
-        f"its loss {said}",
+        title=f"The reference {is_model}: its loss {said}",
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
-            f"on the same input {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
+            f"on the same input {how}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
             f"{said}{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is "
-            f"learned: nothing keeps the model near its start{', and its rewards are 0' * preference}."
-            + (wrapped.why if wrapped else own_copies.shallow(deep))
+            f"learned: nothing keeps the model near its start{', and its rewards are 0' * preference}." + remedy.why
         ),
-        fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
-        "step belongs in front of the loop."
-        if written
-        else f"Give the reference copies: assign=True in line {assigned.line} makes the trained model's own tensors "
-        "its parameters. Or drop assign=True, where the reference has parameters of its own already."
-        if assigned
-        else "Copy all of the model before training, for a reference in eval mode and without gradients."
-        if deep
-        else wrapped.fix
-        if wrapped
-        else "Keep a copy of the model from before training, in eval mode and without gradients. With adapters, "
-        "compute the reference with the adapters disabled instead.",
-        fix_code="\n".join(one.strip() for one in diff.added)
-        if diff
-        else f"{written.source}  # once, in front of the loop, and not in it"
-        if written
-        else ""
-        if assigned
-        else own_copies.of_model(process, made, compared),
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=timing.step_at(optimization, begin),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("with both the same", len(alike), "measurements", *limits.against("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=written or assigned or made or (wrapped.place if wrapped else compared) or optimization.loss_location,
-        diff=diff,
+        location=remedy.place or optimization.loss_location,
+        diff=remedy.diff,
         seen_at=compared or optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A loss that is constant for another reason, next to a first call that only inspects the outputs.",
     )
-
-
-def _written_over(process: Process, limits: Limits) -> Location | None:
-    """The only line that loads weights of another module again and again as training goes on."""
-    loads = process.tables["loads"]
-    sites = [row["site"] for row in loads.records() if row["from_other"] and (row["step"] or 0) > 0]
-    return process.site(sites[0]) if len(sites) >= limits["looks"] and len(set(sites)) == 1 else None
 
 
 RULE = Rule(
