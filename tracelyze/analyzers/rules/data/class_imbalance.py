@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import class_shares
-from tracelyze.analyzers.computed.targets import one_answer, weighed_down
-from tracelyze.analyzers.evidence import pictures, recorded_text, timing
-from tracelyze.analyzers.evidence.datasets import held_generators
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.computed.targets import one_answer, rare_classes
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tracelyze.analyzers.recorded.run import Process
-
-BY_TRAINER = """
-class BalancedTrainer(Trainer):  # in place of Trainer
-    def _get_train_sampler(self, *args):
-        return sampler"""
-DRAWN = "index = torch.multinomial(weights, batch_size, replacement=True)  # the samples of a batch"
-WEIGH = ". Unless you already do, weight the classes in the loss, or sample {} more often."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -59,13 +48,8 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     exact = least != most  # else only what the most frequent makes up is known, and that from the loss
     rare = f", and only {fewest:,} of class {least}" if exact else ""
     part = percent(share) if exact else f"at least {percent(share)}"
-    line = process.location("loss") or optimization.loss_location
-    lines = recorded_text.matching(process, weighed_down.MADE)
-    weighed = (line is not None and "weight" in line.source) or bool(lines)
-    weights = lines[0] if len(lines) == 1 else line
     always = one_answer.always(process, most, share, limits)
-    drawn = one_answer.drawn(process, most, share, limits) if exact else None
-    down = weighed_down.find(process, most, counts) if exact else None
+    remedy = rare_classes.remedy(process, most, share, counts, limits)
     so = f" {always} it answered {most} for nearly every sample checked." if always else ""
     two = exact and len(counts) == len((most, least))
     others, they = (f"class {least}", "it") if two else ("the other classes", "they")
@@ -78,23 +62,11 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         summary=(
             f"Of {sum(counts.values()):,} targets checked, {part} are of class {most}{rare}. A model that always "
             f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from "
-            f"{others} so rarely that {they} may never be learned.{so}"
-            f"{drawn.said if drawn else ''}{down.said if down else ''}"
+            f"{others} so rarely that {they} may never be learned.{so}{remedy.why}"
         ),
-        fix=one_answer.FIX
-        if drawn
-        else weighed_down.FIX
-        if down
-        else "Judge the model by precision and recall, or by the area under the curve"
-        + (class_shares.already_weighed(weights) if weighed else WEIGH.format(others if two else "the rare ones")),
-        fix_code=down.code
-        if down
-        else _sampled(process, optimization.loader)
-        if drawn or (exact and not weighed)
-        else class_shares.judged(least if exact else None)
-        if weighed
-        else class_shares.weighed(process),
-        diff=down.diff if down else None,
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -102,24 +74,12 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             *([Evidence("classes met", len(counts), "classes")] if exact else []),
             Evidence("targets looked at", sum(counts.values()), "targets", *limits.against("targets"), role="basis"),
         ],
-        location=(drawn.place if drawn else down.place if down else None)
-        or (weights if weighed else class_shares.sampled_at(optimization, line) if exact else line),
+        location=remedy.place,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
         verify=f"Judge the model by precision and recall of class {least}." if two else RULE.verify,
     )
-
-
-def _sampled(process: Process, loader: Mapping[str, Any]) -> str:
-    """Rare classes drawn more often: by the call that makes the loader, by the method of a trainer that makes it, or by
-    the indices of a loop that draws its batches itself."""
-    weights = class_shares.SAMPLED
-    if not loader:
-        return f"{class_shares.DRAWN_BY}{DRAWN}"
-    if held_generators.by_trainer(process, loader):
-        return f"{weights}{BY_TRAINER}"
-    return f"{weights}{loader_arguments.example(process, loader, {'sampler': 'sampler'}, dropped='shuffle')}"
 
 
 RULE = Rule(
