@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import edits, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_clears
+from tracelyze.analyzers.evidence import called, edits, timing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_backwards, own_clears
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -44,3 +44,37 @@ def of(optimization: Optimization, rarely: str, line: Location | None) -> Remedy
         return Remedy(repeated, seen_at, why, fix, example, edit)
     edit = None if clearing.in_closure(optimization) else edits.clear_after_step(optimization)
     return Remedy(line or seen_at, seen_at, "", fix, example, edit)
+
+
+def of_part(optimization: Optimization, alone: bool, whole: bool) -> Remedy:
+    """The remedy where others are cleared: for all gradients of an optimizer (`whole`), or for some of its tensors.
+    `alone`: another optimizer is cleared, and this one is not."""
+    stepped = optimization.step_location
+    fix, example = clearing.in_part(optimization.process) or _by_the_optimizer(optimization, alone)
+    repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
+    if repeat:
+        line, edit, why = repeat
+        return Remedy(line, stepped, why, fix, example, edit)
+    beside = own_clears.beside_another(optimization) if alone and whole else None
+    if beside:
+        line, edit = beside
+        return Remedy(line, stepped, "", fix, example, edit)
+    behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
+    before = own_backwards.cleared_before(optimization) if alone and whole and not behind else None
+    if before:
+        return Remedy(before.place, stepped, "", before.fix, before.code, before.diff)
+    return Remedy(optimization.zero_grad_location or stepped, None, "", fix, example, behind)
+
+
+def _by_the_optimizer(optimization: Optimization, alone: bool) -> tuple[str, str]:
+    """What to do, and an example: the optimizer's own call, beside what the script calls today, where that clears
+    something else."""
+    fix = "Clear everything the optimizer holds, with its own zero_grad()."
+    if alone:
+        return fix, f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
+    place, step = optimization.zero_grad_location, optimization.step_location
+    stepped = edits.STEP.fullmatch(step.source) or edits.SCALER_STEP.fullmatch(step.source) if step else None
+    if place is None or stepped is None or not edits.CLEAR.fullmatch(place.source):
+        return fix, "optimizer.zero_grad()"
+    other = place.source.partition(".zero_grad(")[0] != stepped["optimizer"]
+    return fix, f"optimizer.zero_grad(){f'  # not: {place.source}' * other}"

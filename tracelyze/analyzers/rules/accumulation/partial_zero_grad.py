@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients import foreign_gradients
+from tracelyze.analyzers.computed.gradients import clearing_remedy, foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import called, edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_backwards, own_clears
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -64,18 +63,12 @@ def _finding(
     kept = f"{which} tensors kept their old gradients in {others.format(of='')}, while the others were cleared"
     if whole:
         which, kept = "The", f"{others.format(of=name)} used gradients that the step before had used already"
-    repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
-    said = repeat[2] if repeat else ""
-    beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
-    cleared_behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
-    before = (
-        own_backwards.cleared_before(optimization) if alone and whole and not beside and not cleared_behind else None
+    remedy = clearing_remedy.of_part(optimization, alone, whole)
+    missed = (
+        f"Another optimizer's gradients are cleared at each step; those{name} are not."
+        if alone
+        else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
     )
-    by_trainer = clearing.in_part(optimization.process)
-    fix, code = by_trainer or ("Clear everything the optimizer holds, with its own zero_grad().", _code(optimization))
-    if alone and not by_trainer:
-        code = f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
-    cleared = optimization.zero_grad_location or optimization.step_location
     earlier = accumulation.was_cleared_before(optimization, first)
     never = "hardly ever" if share < 1 or validated else "no longer" if earlier else "never"
     return Finding(
@@ -86,14 +79,11 @@ def _finding(
         summary=(
             f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients"
             + (". " if never == "never" else " since these were cleared last. ")
-            + (
-                f"Another optimizer's gradients are cleared at each step; those{name} are not.{said}"
-                if alone
-                else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
-            )
+            + missed
+            + remedy.why
         ),
-        fix=before.fix if before else fix,
-        fix_code=before.code if before else code,
+        fix=remedy.fix,
+        fix_code=remedy.example,
         first_step=begin,
         last_step=timing.seen_until(optimization, part, looked_at, limits["steps"]),
         first_second=timing.second_at(optimization, first),
@@ -102,8 +92,8 @@ def _finding(
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        location=beside[0] if beside else before.place if before else cleared,
-        seen_at=optimization.step_location if beside or before else None,
+        location=remedy.line,
+        seen_at=remedy.seen_at,
         charts=pictures.over_steps(
             optimization,
             "Gradients that an earlier step had already used",
@@ -112,18 +102,8 @@ def _finding(
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
-        diff=beside[1] if beside else cleared_behind or (before.diff if before else None),
+        diff=remedy.edit,
     )
-
-
-def _code(optimization: Optimization) -> str:
-    """The optimizer's own call, beside what the script calls today, where that is a call of something else's."""
-    place, step = optimization.zero_grad_location, optimization.step_location
-    stepped = edits.STEP.fullmatch(step.source) or edits.SCALER_STEP.fullmatch(step.source) if step else None
-    if place is None or stepped is None or not edits.CLEAR.fullmatch(place.source):
-        return "optimizer.zero_grad()"
-    other = place.source.partition(".zero_grad(")[0] != stepped["optimizer"]
-    return f"optimizer.zero_grad(){f'  # not: {place.source}' * other}"
 
 
 RULE = Rule(
