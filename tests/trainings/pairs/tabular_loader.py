@@ -27,7 +27,7 @@ class Table(Dataset):
         if self.fault == "slow-features":
             values = row.tolist()
             total = 0.0
-            for _ in range(12):
+            for _ in range(30):
                 for a in values:
                     for b in values:
                         total += a * b
