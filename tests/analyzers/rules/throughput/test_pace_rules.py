@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.throughput import processor_time
+from tracelyze.analyzers.computed.throughput import pace, processor_time
 
 Row = dict[str, Any]
 COUNT = 600
@@ -379,3 +379,10 @@ def test_a_line_that_goes_over_everything_so_far(make, text: str, computed: bool
     assert ("self.auroc.compute() goes over all" in finding.fix) == computed
     assert code in finding.fix_code
     assert bool(finding.fix_code) == bool(code)
+
+
+def test_steps_of_which_none_is_judged_did_not_get_slower() -> None:
+    """Those of a second-order optimizer, say, each of which takes another number of calls: numpy would warn of them."""
+    seconds, none = np.linspace(1, 2, 6), np.zeros(6, dtype=bool)
+    assert (pace.times_longer(seconds, none), pace.increase(seconds, none)) == (1.0, 0.0)
+    assert (pace.times_longer(seconds, ~none), pace.increase(seconds, ~none)) == pytest.approx((1.9 / 1.1, 0.8))

@@ -107,14 +107,18 @@ def crowded(optimization: Optimization) -> Floats:
 
 
 def times_longer(values: Floats, judged: Mask) -> float:
-    """Median of the last third of the judged steps over that of the first; 1 where that is not above 0."""
+    """Median of the last third of the judged steps over that of the first; 1 where that is not above 0, or none is."""
+    if not judged.any():
+        return 1.0
     third = max(1, int(judged.sum()) // 3)
     first = float(np.median(np.nan_to_num(values[judged])[:third]))
     return (first + increase(values, judged)) / first if first > 0 else 1.0
 
 
 def increase(values: Floats, judged: Mask) -> float:
-    """Median of the last third of the judged steps less that of the first; unknown values count as 0."""
+    """Median of the last third of the judged steps less that of the first; unknown values count as 0, as do none."""
+    if not judged.any():
+        return 0.0
     third = max(1, int(judged.sum()) // 3)
     known = np.nan_to_num(values[judged])
     return float(np.median(known[-third:]) - np.median(known[:third]))
