@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.analyzers.exceptions import exception
 from tracelyze.analyzers.computed.crashes import exceptions
 from tracelyze.analyzers.recorded import exits
 from tracelyze.diagnosis import Exit
-
-
-def exception(name: str, text: str, step: int = 7) -> list[dict[str, object]]:
-    return [{"kind": "exception", "name": name, "text": text, "step": step, "time": 1.0, "file": "train.py", "line": 9,
-             "source": "loss.backward()"}]  # fmt: skip
-
 
 CRASHES = {
     "scaler-without-step": "No inf checks were recorded prior to update.",

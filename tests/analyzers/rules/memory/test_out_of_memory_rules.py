@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.analyzers.exceptions import exception
 from tracelyze.analyzers import diagnose
 from tracelyze.diagnosis import Exit
 
 COUNT = 400
-
-
-def exception(name: str, text: str, step: int = 7) -> list[dict[str, object]]:
-    return [{"kind": "exception", "name": name, "text": text, "step": step, "time": 1.0, "file": "train.py", "line": 9,
-             "source": "loss.backward()"}]  # fmt: skip
 
 
 def test_other_ends_are_not_out_of_memory(make) -> None:

@@ -8,25 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analyzers.sites import sites_of
-
-
-def steps(make, count=400, **columns):
-    return make.steps(count) | columns
-
-
-def seconds(count: int, slow: dict[int, float], usual: float = 0.05) -> list[float | None]:
-    """About `usual` seconds a step, others where `slow` says so (by index); the first is unknown."""
-    values = np.random.default_rng(1).normal(usual, 0.002, count)
-    for index, value in slow.items():
-        values[index] = value
-    return [None, *values[1:].tolist()]
-
-
-def ends(values: list[float | None]) -> list[float]:
-    return np.cumsum([value or 0.05 for value in values]).tolist()
-
-
-SAVES = dict.fromkeys(range(49, 400, 50), 1.2)
+from tests.analyzers.step_times import SAVES, ends, looks, seconds, steps
 
 
 def test_slow_steps_with_a_rhythm(make) -> None:
@@ -203,11 +185,6 @@ def test_what_coincides_with_slow_steps(make, columns, said) -> None:
     _, _, finding = make.check("slow-steps", process)
     assert {one.name: one.value for one in finding.evidence}["what coincides"] == said
     assert finding.confidence == "likely"
-
-
-def looks(end: float, delayed: list[float]) -> dict:
-    """A look at the machine at even distances up to `end` seconds; what was lost to others by then."""
-    return {"time": np.linspace(0, end, len(delayed)).tolist(), "delayed": delayed, "cpu_seconds": [0] * len(delayed)}
 
 
 def test_a_few_looks_at_slow_steps_with_a_rhythm(make) -> None:
