@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.editing import own_copies
-from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.remedy import Remedy, example_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.diagnosis import Location
 
 SAME: Final = "are one and the same module"
 SHARED: Final = "share the memory of their weights"
@@ -51,16 +51,12 @@ def remedy(process: Process, how: str, compared: Location | None, looks: float) 
     assigned = own_copies.assigned(process) if how == SHARED else None
     if assigned:
         edit = line_edits.given_copies(process, assigned)
-        return Remedy(_ASSIGNED.format(assigned.line), _added(edit), assigned, edit)
+        return Remedy(_ASSIGNED.format(assigned.line), example_of(edit) if edit else "", assigned, edit)
     deep = own_copies.deep(process, made) if how == SHARED else None
     if deep:
-        return Remedy(_SHALLOW, _added(deep), made, deep, own_copies.shallow(deep))
+        return Remedy(_SHALLOW, example_of(deep), made, deep, own_copies.shallow(deep))
     wrapped = own_copies.wrapped(process, compared) if how == SHARED and not made else None
     return Remedy(wrapped.fix, general.code, wrapped.place, why=wrapped.why) if wrapped else general
-
-
-def _added(edit: Diff | None) -> str:
-    return "\n".join(line.strip() for line in edit.added) if edit else ""
 
 
 def _written_over(process: Process, looks: float) -> Location | None:

@@ -21,3 +21,8 @@ class Remedy:
     diff: Diff | None = None
     why: str = ""
     """A sentence about the cause, to be said beside the fix."""
+
+
+def example_of(edit: Diff) -> str:
+    """The lines that an edit puts there, as an example: without their indentation."""
+    return "\n".join(line.strip() for line in edit.added)

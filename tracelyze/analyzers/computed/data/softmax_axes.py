@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, pictures, recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing.remade import lines
+from tracelyze.analyzers.evidence.remedy import example_of
 from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -116,7 +117,7 @@ def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | 
                 "each other instead of classes: the answer for one depends on which others are in its batch."
             ),
             fix="Let the softmax run over the dimension of the classes, which the targets are picked along.",
-            fix_code="\n".join(one.strip() for one in diff.added)
+            fix_code=example_of(diff)
             if diff
             else lines.softmax_along(process, place, along) or f"log_probs = scores.log_softmax(dim={along})",
             diff=diff,
@@ -160,7 +161,7 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 "nothing, and each answer depends on what others ask (queries), on other heads, or on other samples."
             ),
             fix="Let the softmax run over the dimension of the keys, which the product with the values sums over.",
-            fix_code="\n".join(one.strip() for one in diff.added)
+            fix_code=example_of(diff)
             if diff
             else lines.softmax_along(process, place, summed)
             or "weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v"

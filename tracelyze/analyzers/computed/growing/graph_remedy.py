@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import kept_tensors
 from tracelyze.analyzers.evidence.editing.storing import filled_lists, handed_over
+from tracelyze.analyzers.evidence.remedy import example_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.kept_tensors import Kept
@@ -46,7 +47,7 @@ def of(optimization: Optimization, stored: list[Kept]) -> GraphRemedy:
     handed = handed_over.to(optimization, line) if len(stored) == 1 else None
     fix, example = _words(optimization, stored)
     if edit:
-        fix, example = _OF_LINES + kept_tensors.others(stored, edit), "\n".join(text.strip() for text in edit.added)
+        fix, example = _OF_LINES + kept_tensors.others(stored, edit), example_of(edit)
     elif handed:
         fix += handed.instead
     elif len(stored) == 1 and (filled := filled_lists.of(optimization.process, line)):

@@ -18,6 +18,7 @@ from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.evidence import kept_tensors, line_edits, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.evidence.remedy import example_of
 from tracelyze.diagnosis import Diff, Finding, Location
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _told(process: Process, each: int, called: Location | None) -> KeptInValidat
     found = _line(process, called) if called is not None else None
     if found is not None:
         place, diff, cause = found
-        added = "\n".join(line.strip() for line in diff.added) if diff is not None else _CODE
+        added = example_of(diff) if diff is not None else _CODE
         return KeptInValidation(each, cause.format(line=place.line), _FIX, added, diff, place, called)
     shared = called is None or called.file_line in {one.file_line for one in process.locations("training-call")}
     diff = None if shared else line_edits.under(process, called, "with torch.no_grad():")

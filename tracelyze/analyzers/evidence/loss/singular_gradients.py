@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, script_lines
 from tracelyze.analyzers.evidence.candidates import attended_rows
+from tracelyze.analyzers.evidence.remedy import example_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -66,7 +67,7 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
     elif own and name == "sqrt":
         diff = line_edits.kept_from_zero(process, place)
     example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]
-    code = "\n".join(line.strip() for line in diff.added) if diff else example
+    code = example_of(diff) if diff else example
     return _FIX + _BRANCH * (HIDDEN in operation), code, diff
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.remedy import example_of
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def finding(process: Process, kept: list[Location], rule: str) -> Finding:
                 "changes nothing."
             ),
             fix="Copy each tensor when you keep it.",
-            fix_code=(diff and "\n".join(text.strip() for text in diff.added)) or line.source,
+            fix_code=(diff and example_of(diff)) or line.source,
             diff=diff,
             first_step=first,
             evidence=[Evidence("lines that keep the best weights without copying", len(kept), "lines")],

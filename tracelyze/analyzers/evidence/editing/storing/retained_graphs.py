@@ -8,7 +8,7 @@ from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edit
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import one_backward
 from tracelyze.analyzers.evidence.editing.storing import averages, handed_over
-from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.remedy import Remedy, example_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.kept_tensors import Kept
@@ -39,7 +39,7 @@ def remedy(optimization: Optimization) -> Remedy:
         handed = handed_over.to(optimization, stored[0].location)
         why, fix = why + (handed.told if handed else ""), _of_a_line(optimization, stored[0])
         fix += handed.instead if handed else ""
-    code = "\n".join(line.strip() for line in edit.added) if edit else LAST
+    code = example_of(edit) if edit else LAST
     return Remedy(fix, code, diff=edit, why=why)
 
 
@@ -60,7 +60,7 @@ def _that_carries(optimization: Optimization, kept: Kept, edit: Diff | None) -> 
         f"Detach what {line} takes of the step before (`{carried}`), then drop retain_graph=True from the backward in "
         f"line {backward.line}. Without the first, that backward may fail at the second step."
     )
-    last = "\n".join(text.strip() for text in edit.added) if edit else LAST
+    last = example_of(edit) if edit else LAST
     code = f"# in place of {line}:\n{averages.without_past(own, carried)}\n# in place of line {backward.line}:\n{last}"
     return Remedy(fix, code, kept.location, why=why)
 
@@ -81,7 +81,7 @@ def of_a_state(optimization: Optimization, state: str = "") -> Remedy:
     process = optimization.process
     state = state or carried_states.carried(process)
     edit = line_edits.without_retained_graph(process, optimization.backward_location)
-    backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
+    backward = example_of(edit) if edit else "loss.backward()"
     goes_on = f"`{state}` carries" if state else "Something that goes on from step to step, as a hidden state, carries"
     why = (
         f"{goes_on} its graph along, so each backward runs through earlier steps, too: retain_graph=True only silences "
