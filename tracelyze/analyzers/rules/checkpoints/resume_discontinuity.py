@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures.states import resumed_states
-from tracelyze.analyzers.signatures.states.resumed_states import Lost
+from tracelyze.analyzers.signatures.states.resuming import findings, first_steps, lost_states
+from tracelyze.analyzers.signatures.states.resuming.lost_states import Lost
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Files that a model was restored from before it trained on, and which of their other states were taken in."""
     rows = list(process.tables["checkpoints"].records())
     loads = [row for row in rows if row["action"] == "load" and row["model_restored"]]
-    loads = [row for row in loads if not resumed_states.nothing_fitted(process, row)]
+    loads = [row for row in loads if not first_steps.nothing_fitted(process, row)]
     if not loads:
         return Skipped("no training resumed from a weights file", "not-applicable")
     saves = [row for row in rows if row["action"] == "save"]
@@ -28,18 +28,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not own:
         return Passed(f"{plural(len(loads), 'file')} of weights came from another program: fine-tuning")
     schedules = len(process.tables["schedules"]) > 0
-    seen = resumed_states.first_steps(process)
+    seen = first_steps.after_files(process)
     for row in own:
         facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
         lost = _lost(process, row, facts, schedules, limits)
         if lost is not None:
-            return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
-    if resumed_states.has_state(process) and not any(row["optimizer"] for row in own):
+            return [findings.finding(process, row, lost, facts, RULE.id, limits)]
+    if first_steps.has_state(process) and not any(row["optimizer"] for row in own):
         for row in own:
             facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
-            if resumed_states.goes_on_from_weights(process, row, saves, facts):
-                lost = Lost(["optimizer"], resumed_states.BARE, "info")
-                return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
+            if first_steps.goes_on_from_weights(process, row, saves, facts):
+                lost = Lost(["optimizer"], lost_states.BARE, "info")
+                return [findings.finding(process, row, lost, facts, RULE.id, limits)]
         return Skipped(
             "the checkpoint holds only weights, and they were loaded: whether this was meant to resume training, "
             "which also needs the optimizer state, is not known"
@@ -56,36 +56,34 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     """Which states the training that goes on lacks; None where it has what it needs, or is a second phase."""
     if facts.get("same_model") is False:  # it was evaluated, and another model trained after that
         return None
-    if resumed_states.has_new_part(facts) and not row["optimizer_restored"]:  # another task begins
+    if first_steps.has_new_part(facts) and not row["optimizer_restored"]:  # another task begins
         return None
     lost = [name for name in STATES if row[name] and not row[f"{name}_restored"]]
     lost = [name for name in lost if name != "scheduler" or schedules]
     # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
-    lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or resumed_states.has_state(process)]
-    second = row["optimizer"] and resumed_states.is_second_phase(process, facts)
+    lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or first_steps.has_state(process)]
+    second = row["optimizer"] and first_steps.is_second_phase(process, facts)
     if second and ("optimizer" in lost or facts.get("renewed")):
         return None
     if lost[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
-        return Lost(["optimizer", *lost], resumed_states.HALF_IN_FILE)
+        return Lost(["optimizer", *lost], lost_states.HALF_IN_FILE)
     if lost:
-        return Lost(lost, resumed_states.IN_FILE)
-    if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and resumed_states.has_state(process):
+        return Lost(lost, lost_states.IN_FILE)
+    if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and first_steps.has_state(process):
         known = row["scheduler"] or row["scheduler_restored"] or not schedules
-        if facts and not known and resumed_states.starts_over(process, facts):
-            return Lost(["optimizer", "scheduler"], resumed_states.NEITHER_IN_FILE)
-        return Lost(["optimizer"], resumed_states.NOT_IN_FILE)
-    if facts.get("renewed") and resumed_states.has_state(process):
-        over = row["scheduler"] and schedules and resumed_states.starts_over(process, facts)
-        return Lost(["optimizer", *["scheduler"] * bool(over)], resumed_states.RENEWED)
+        if facts and not known and first_steps.starts_over(process, facts):
+            return Lost(["optimizer", "scheduler"], lost_states.NEITHER_IN_FILE)
+        return Lost(["optimizer"], lost_states.NOT_IN_FILE)
+    if facts.get("renewed") and first_steps.has_state(process):
+        over = row["scheduler"] and schedules and first_steps.starts_over(process, facts)
+        return Lost(["optimizer", *["scheduler"] * bool(over)], lost_states.RENEWED)
     if row["progress"] and facts.get("anew") and not row["scheduler_restored"]:
-        return Lost(["scheduler"], resumed_states.ANEW)
-    if row["progress"] and resumed_states.rates_repeat(process, facts, int(limits["rates"])):
-        return Lost(["epoch counter"], resumed_states.RATES)
-    if row["optimizer_restored"] and resumed_states.never_read(facts):
-        average = resumed_states.has_average(facts)
-        return Lost(
-            ["average" if average else "epoch counter"], resumed_states.UNREAD, "warning" if average else "info"
-        )
+        return Lost(["scheduler"], lost_states.ANEW)
+    if row["progress"] and first_steps.rates_repeat(process, facts, int(limits["rates"])):
+        return Lost(["epoch counter"], lost_states.RATES)
+    if row["optimizer_restored"] and first_steps.never_read(facts):
+        average = first_steps.has_average(facts)
+        return Lost(["average" if average else "epoch counter"], lost_states.UNREAD, "warning" if average else "info")
     return None
 
 
