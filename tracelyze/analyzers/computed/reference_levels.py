@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.policies.acting import ACTED
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 LN_2: Final = math.log(2)  # -log(sigmoid(0)): the loss of a preference between two equal models
-WRITTEN_OUT: Final = "written out"  # what the collector calls a loss of the script's own
 
 
 def level(process: Process, optimization: Optimization, begin: int, limits: Limits) -> float | None:
@@ -58,7 +58,7 @@ def begin(optimization: Optimization, level: float, latest: int, limits: Limits)
 def _about_ln_2(losses: Floats, calls: list[dict[str, Any]], limits: Limits) -> bool:
     """Whether a loss that is no function of torch stays about ln 2: dropout, drawn anew in each of the two calls, tells
     one model from itself. A classifier of two classes may stay there as well; torch has functions for its loss."""
-    if any(row["training"] and row["function"] != WRITTEN_OUT for row in calls):
+    if any(row["training"] and row["function"] != loss_calls.WRITTEN_OUT for row in calls):
         return False
     fifth = max(1, len(losses) // 5)
     levels = [float(np.median(part)) for part in (losses[:fifth], losses, losses[-fifth:])]

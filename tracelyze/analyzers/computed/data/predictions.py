@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 CLASSES = ("cross_entropy", "nll_loss")
 SHARES = (*CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits")  # compared as probabilities
-WRITTEN = "written out"  # a squared or absolute error, of which the script computes the loss
 FUNCTIONS = (
     "cross_entropy",
     "nll_loss",
@@ -26,7 +25,7 @@ FUNCTIONS = (
     "huber_loss",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
-    WRITTEN,
+    loss_calls.WRITTEN_OUT,  # a squared or absolute error
 )
 THRESHOLDS = (
     Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
@@ -71,7 +70,7 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
     judged = 0
     for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
         rows = [row for row in line.rows if can_judge(row, limits)]
-        if line.function == WRITTEN and not _predictable(rows):
+        if line.function == loss_calls.WRITTEN_OUT and not _predictable(rows):
             continue
         late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
         if len(rows) < limits["looks"] or not late:

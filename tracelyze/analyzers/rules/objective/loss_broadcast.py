@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.computed.layouts import crossed_products
-from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.loss import differences
-from tracelyze.analyzers.evidence.remedy import Remedy
-from tracelyze.analyzers.evidence.settings import engines
+from tracelyze.analyzers.computed.layouts import crossed_products, extra_dimension
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Finding
 
 WARNS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # in torch, of sizes that differ
-WRITTEN_OUT = "written out"  # a loss that the script computes itself
 ELEMENTWISE = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss",
-    "soft_margin_loss", "hinge_embedding_loss", WRITTEN_OUT,
+    "soft_margin_loss", "hinge_embedding_loss", loss_calls.WRITTEN_OUT,
 )  # fmt: skip
 
 
@@ -41,7 +37,7 @@ def _crossed(row: Row) -> bool | None:
     """Whether prediction and target have the same sizes but for ones, in another number of dimensions, so that each is
     repeated along the other."""
     given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
-    if row["function"] == WRITTEN_OUT and not row["meet_in"]:
+    if row["function"] == loss_calls.WRITTEN_OUT and not row["meet_in"]:
         return None  # an older recording: whether both are compared or multiplied is not known
     if prod(given) == 1 or prod(target) == 1:
         return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which shows nothing
@@ -59,50 +55,29 @@ def _together(row: Row) -> list[int]:
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     row = bad[0]
-    if row["meet_in"] == crossed_products.PRODUCT:
-        product_fault = crossed_products.fault(process, line, row, _together(row))
-        return loss_calls.finding(process, line, bad, limits, RULE.id, product_fault)
+    multiplied = row["meet_in"] == crossed_products.PRODUCT
+    fault = crossed_products.fault(process, line, row, _together(row)) if multiplied else _fault(process, line, row)
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
+
+
+def _fault(process: Process, line: Line, row: Row) -> LossFault:
+    """What a finding says of differences between every prediction and every target."""
     given, target = loss_calls.shown(row["input_shape"]), loss_calls.shown(row["target_shape"])
     product, count = _together(row), prod(loss_calls.sizes(row["input_shape"]))
-    longer_input = len(loss_calls.sizes(row["input_shape"])) > len(loss_calls.sizes(row["target_shape"]))
-    long = loss_calls.sizes(row["input_shape"] if longer_input else row["target_shape"])
-    dim = -1 if long[-1] == 1 else long.index(1)
-    name = "prediction" if longer_input else "target"
-    flat = sum(size > 1 for size in long) == 1
+    one_number_each = sum(size > 1 for size in loss_calls.sizes(row["input_shape"])) == 1
     kept = row["reduction"] == "none"
-    by_hand = line.function == WRITTEN_OUT
-    subject = "The loss" if by_hand else line.function
-    call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
-    place = differences.of(process, loss_calls.computed_at(process, line)) if by_hand else None
-    variance = line.function == "gaussian_nll_loss" and longer_input  # shaped as the prediction, or it raises
-    edit = (
-        differences.squeezed(process, place, longer_input, dim)
-        if by_hand
-        else None
-        if variance
-        else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
-    )
-    fix = f"Give both the same shape before the loss: remove the dimension of size 1 from the {name}."
-    code = f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
-    code += f"{target if longer_input else given}{call}"
-    parts = differences.with_dimension(process, place or line.location, dim) if longer_input and edit is None else ""
-    if parts or variance:
-        fix = (
-            "Give both the same shape before the loss: add a dimension of size 1 to the target. The loss takes several "
-        )
-        fix += "outputs of the model, which may all have it."
-        code = f"{parts or f'target = target.unsqueeze({dim})'}  # {target} -> {given}"
-    by_engine = engines.shaped(process, line.location, line.training, dim, longer_input)
-    fault = LossFault(
+    subject = "The loss" if line.function == loss_calls.WRITTEN_OUT else line.function
+    return LossFault(
         title=f"{subject} compares {given} with {target}: "
-        + ("every prediction meets every target" if flat else "samples meet the targets of others"),
+        + ("every prediction meets every target" if one_number_each else "samples meet the targets of others"),
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch broadcasts both to "
             f"{product}: {prod(product):,} differences instead of {count:,}, of which {count:,} compare a prediction "
-            f"with its own target. The network learns {_learned(line.function)}{'' if flat else ' at each place'}, "
+            f"with its own target. The network learns {_learned(line.function)}"
+            f"{'' if one_number_each else ' at each place'}, "
             "whatever the input." + " torch warns of it once, where warnings are shown." * (line.function in WARNS)
         ),
-        remedy=by_engine or Remedy(fix, code, place, edit),
+        remedy=extra_dimension.remedy(process, line, row),
         repeated=True,
         evidence=[
             Evidence("shape of the prediction", given),
@@ -113,7 +88,6 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         confidence="likely" if kept else "certain",
         false_alarm="Differences of all pairs on purpose: then write [:, None] into both, which says so.",
     )
-    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 def _learned(loss: str) -> str:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import overflow_remedy
 from tracelyze.analyzers.computed.gradients.overflows import Overflows, computes_in, overflows
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing.remade.precision import overgrown
-from tracelyze.analyzers.evidence.loss import broken_modules
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import short_intervals
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -17,25 +16,6 @@ from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-
-FIX = (
-    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise find what overflows: clip gradients after "
-    "scaler.unscale_, lower the learning rate, keep softmax, norms, exponentials and the loss in float32."
-)
-FIX_FORWARD = (
-    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise compute in float32 what overflows in the "
-    "forward pass: large inputs and targets, softmax, norms, exponentials, and the loss. No loss scale helps there."
-)
-FIX_POWER = (
-    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise take the {kind} of float32 numbers. No loss "
-    "scale helps there."
-)
-FIX_BFLOAT16 = (
-    "Find what overflows: clip gradients after scaler.unscale_, lower the learning rate. bfloat16 holds numbers as "
-    "large as float32 does, so that it needs no scaler: leave it out."
-)
-FIX_CODE_BFLOAT16 = "loss.backward()\noptimizer.step()  # without the scaler, which only float16 needs"
-FIX_CODE = 'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)'
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -69,39 +49,19 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     first = int(np.argmax(seen.bad))
     begin = timing.step_at(optimization, first)
     dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= limits["dead"]
-    loss = optimization.steps["loss"][seen.bad]
-    forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
-    lately = f" (in the last {seen.window}: {percent(seen.recent)})" if seen.recent > 0 else ""
-    summary = f"{plural(seen.count, 'step')} overflowed{lately} and were skipped: they cost time and changed nothing."
-    if seen.count == len(seen.bad):
-        summary = "Every step overflowed and was skipped, so nothing was trained."
     kind = computes_in(optimization)
-    if seen.scale is not None and seen.backoffs:
-        summary += f" The loss scale fell to {number(seen.scale)} and did not recover"
-        summary += "; small gradients vanish in float16 then." if kind == "float16" else "."
-    if forward:
-        summary += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
-    fix, code = FIX_FORWARD if forward else FIX, FIX_CODE
-    first_broken = broken_modules.first_of(optimization.process) if forward and kind == "float16" else None
-    grown = overgrown.within(optimization.process, first_broken) if first_broken else None
-    if first_broken:
-        summary += f" {broken_modules.named(first_broken)} is the first module that puts out Inf or NaN there."
-        summary += grown.said() if grown else ""
-        fix = FIX_POWER.format(kind=grown.kind) if grown and grown.kind else fix
-    if kind == "bfloat16":
-        summary += " Autocast is to bfloat16 here, where a scaler gains nothing."
-        fix, code = FIX_BFLOAT16, FIX_CODE_BFLOAT16
+    remedy = overflow_remedy.remedy(optimization, seen, kind)
     title = f"{kind or 'Scaled gradients'} {'overflows' if kind else 'overflow'}: "
     title += f"{seen.count:,} of {len(seen.bad):,} steps skipped"
+    marks = [Mark(float(begin), "overflows begin")]
     return Finding(
         rule=RULE.id,
         severity="critical" if dead else "warning",
         confidence="certain" if optimization.steps.has("skipped") else "likely",
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
-        summary=summary,
-        fix=fix,
-        fix_code=(grown and grown.remedy)
-        or code.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
+        summary=_summary(seen, kind) + remedy.why,
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -111,12 +71,22 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
             Evidence("back-offs without recovery", seen.backoffs, "", *limits.against("backoffs")),
         ],
         cost=timing.cost_of(optimization, seen.bad),
-        location=grown.line if grown else optimization.step_location,
+        location=remedy.place or optimization.step_location,
         seen_at=optimization.step_location,
-        charts=pictures.loss_scale(optimization, [Mark(float(begin), "overflows begin")])
-        + pictures.loss(optimization, [Mark(float(begin), "overflows begin")]),
+        charts=pictures.loss_scale(optimization, marks) + pictures.loss(optimization, marks),
         false_alarm="Steps that the script skips itself, for another reason.",
     )
+
+
+def _summary(seen: Overflows, kind: str) -> str:
+    lately = f" (in the last {seen.window}: {percent(seen.recent)})" if seen.recent > 0 else ""
+    said = f"{plural(seen.count, 'step')} overflowed{lately} and were skipped: they cost time and changed nothing."
+    if seen.count == len(seen.bad):
+        said = "Every step overflowed and was skipped, so nothing was trained."
+    if seen.scale is None or not seen.backoffs:
+        return said
+    said += f" The loss scale fell to {number(seen.scale)} and did not recover"
+    return said + ("; small gradients vanish in float16 then." if kind == "float16" else ".")
 
 
 RULE = Rule(

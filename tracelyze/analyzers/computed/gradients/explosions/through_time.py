@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("RNN", "GRU", "LSTM")
 UNROLLED = 5  # calls of one module in a forward: a cell that is called for every position
-LOSSES = (*style.REGRESSIONS, "written out")
+LOSSES = (*style.REGRESSIONS, loss_calls.WRITTEN_OUT)
 
 
 def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | None:
