@@ -13,7 +13,7 @@ from tracelyze.analyzers.rule import Passed, Rule
 from tracelyze.analyzers.rules import RULES
 from tracelyze.catalogue import pages
 from tracelyze.catalogue.entries import entries
-from tracelyze.diagnosis import Diagnosis, Ending, Evidence, Finding
+from tracelyze.diagnosis import Cost, Diagnosis, Ending, Evidence, Finding
 
 DECLARED = [*RULES, *TRACE_RULES]
 IDS = {rule.id for rule in DECLARED}
@@ -77,6 +77,16 @@ def test_what_names_a_mechanism_comes_before_what_sees_that_nothing_is_learned()
     minor = replace(leak, severity="warning")
     assert [one.rule for one in causality.order([minor, constant])] == ["constant-output", "host-memory-leak"]
     assert set(consequences.OPEN) <= IDS
+
+
+def test_what_spoils_the_result_comes_before_what_only_takes_time() -> None:
+    stall = finding("epoch-boundary-stall", 11, confidence="certain", cost=Cost(18.0, 0.3))
+    repeats = finding("augmentation-repeats", 11, confidence="certain")
+    assert [one.rule for one in causality.order([stall, repeats])] == ["augmentation-repeats", "epoch-boundary-stall"]
+    unsure = replace(repeats, confidence="likely")
+    assert [one.rule for one in causality.order([stall, unsure])] == ["epoch-boundary-stall", "augmentation-repeats"]
+    slow = {rule.id for rule in RULES if rule.family == "throughput"} | {rule.id for rule in TRACE_RULES}
+    assert slow - {"memory-fragmentation"} == set(consequences.ONLY_SLOWS)
 
 
 def test_every_rule_of_the_table_exists_and_no_row_is_said_twice() -> None:

@@ -172,7 +172,7 @@ def _same_training(one: Finding, other: Finding) -> bool:
 
 
 def order(findings: Sequence[Finding]) -> list[Finding]:
-    """Roots first by severity, confidence and cost; each root is followed by all that came of it, in order of onset."""
+    """Roots first by severity, confidence, harm and cost; each is followed by all that came of it, by onset."""
     ordered: list[Finding] = []
 
     def following(cause: Finding) -> Iterator[Finding]:
@@ -187,9 +187,11 @@ def order(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:
-    """Sort key: as `gravity`; of one severity, what names no mechanism comes after what does."""
-    severity, *rest = gravity(finding)
-    return severity, finding.rule in consequences.OPEN, *rest
+    """Sort key: as `gravity`; of one severity, what names no mechanism comes after what does, and of one confidence,
+    what only slows comes after what does more harm."""
+    severity, confidence, *rest = gravity(finding)
+    rule = finding.rule
+    return severity, rule in consequences.OPEN, confidence, rule in consequences.ONLY_SLOWS, *rest
 
 
 def _onset(finding: Finding) -> float:

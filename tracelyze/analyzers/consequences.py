@@ -51,6 +51,12 @@ NO_NUMBERS: Final = (
 OPEN: Final = ("constant-output", "loss-plateau")
 """They see that nothing is learned, and not why. Where a mechanism was found beside them, it is told first: a training
 on random numbers that leaks memory is looked at for the leak."""
+ONLY_SLOWS: Final = (
+    "allocator-stalls", "dataloader-bottleneck", "debug-mode-left-on", "epoch-boundary-stall", "exposed-communication",
+    "fp32-on-tensor-cores", "graph-breaks", "host-bound", "optimizer-for-loop", "pageable-copies", "slow-steps",
+    "straggler", "sync-stalls", "throughput-decay", "too-many-workers",
+)  # fmt: skip
+"""They cost time. What spoils the result, or ends the run, is told before them, however long they take."""
 OTHERS_LEARNED: Final = "they count in its place"
 """Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
 PADDING_SEEN: Final = "its mask leaves padding alone"
