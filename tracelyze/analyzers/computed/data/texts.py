@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.rule import Limits, Skipped, Threshold
-from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -64,66 +63,3 @@ def constant(rows: list[Row], name: str) -> float | None:
 def symbols(process: Process, name: str) -> set[int]:
     """Special ids that the configurations of the called models name: `begin_symbol` or `end_symbol`."""
     return {int(row[name]) for row in process.models.records() if row.get(name) is not None}
-
-
-@dataclass(frozen=True)
-class End:
-    """The id in which rows end. `known`: the model's configuration says that it ends a text. `stop`: the last target
-    that counts, where that is one id in most rows; `word`: it stands elsewhere, too, as a full stop does. `padding`:
-    the id that fills rows up behind it, where that is another one."""
-
-    symbol: int
-    known: bool
-    share: float  # of the rows
-    stop: int | None
-    word: bool
-    padding: int | None = None
-
-
-def end(rows: list[Row], limits: Limits, known: set[int], by_template: bool = False) -> End | str:
-    """The end that is never a target, or why the model can learn where a text ends, or why that is not known. Answers
-    of one length need none, unless a template says what is a target: it marks turns, whatever their length."""
-    looked = plural(len(rows), "batch")
-    recorded = all(row["behind_id"] is not None for row in rows)  # older recordings do not have it
-    last, behind = constant(rows, "end_id"), constant(rows, "behind_id") if recorded else None
-    share = mean(rows, "end_rows")
-    apart = behind is not None and behind >= 0 and behind != last and mean(rows, "behind_rows") >= limits["ended"]
-    padding = None
-    if apart and behind is not None:  # padding has an id of its own, or fills no row
-        padding = int(last) if last is not None and share >= limits["stopped"] else None
-        last, share, counted = behind, mean(rows, "behind_rows"), "behind_counts"
-    elif last is not None and share >= limits["ended"]:
-        counted = "end_counts"
-    else:
-        return f"in {looked} that were looked at, rows do not end in one id"
-    if any(row[counted] for row in rows):
-        return f"id {last:.0f}, in which rows end, is a target that counts in {looked}"
-    same = [row for row in rows if row["stop_same"] >= limits["stopped"] and row["stop_id"] == rows[0]["stop_id"]]
-    stop = int(rows[0]["stop_id"]) if len(same) == len(rows) else None
-    inside = sum(row["stop_inside"] for row in rows) if recorded else 0.0
-    after = float(np.average([row["stop_after"] for row in rows if row["stop_inside"]])) if inside else np.nan
-    word = inside >= limits["inside"] and after < limits["after"]
-    least = sorted(row["end_least"] for row in rows)[len(rows) // 2]
-    written = apart or least == 1  # the longest row ends in it, too, so that it is no padding there
-    # Padding that fills all rows to one length looks like an end that is masked; beside an end symbol it is none.
-    padded = int(last) not in known and mean(rows, "stop_same") >= limits["ended"]
-    # Once at the end of the longest row of every batch, it was written: whatever stands before it does not end a text.
-    named = int(last) in known and all(row["end_least"] == 1 for row in rows)
-    taught = not word and (inside or padded or not written or not recorded)
-    if stop is not None and (stop in known or (taught and not named)):
-        return f"the last target that counts is id {stop} in most rows of {looked}"
-    alike = len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1
-    if alike and not (by_template and int(last) in known):
-        return "all rows have the same number of targets that count: where to stop is not to be learned"
-    if int(last) not in known and not written:
-        return f"rows end in id {last:.0f}, which may be nothing but padding: nothing shows that it ends a text"
-    if stop is None and int(last) not in known and recorded and not inside and _ends_alone(rows, limits):
-        return "the commonest last targets stand nowhere else in the rows: they may be what ends a text"
-    return End(int(last), int(last) in known, share, stop, word or inside > 0, padding)
-
-
-def _ends_alone(rows: list[Row], limits: Limits) -> bool:
-    """Whether one id is the commonest last target of most batches, as one of several ends: final states, say."""
-    common = max({row["stop_id"] for row in rows}, key=lambda one: sum(row["stop_id"] == one for row in rows))
-    same = [row for row in rows if row["stop_id"] == common]
-    return len(same) >= limits["stopped"] * len(rows) and mean(same, "stop_same") >= limits["several"]

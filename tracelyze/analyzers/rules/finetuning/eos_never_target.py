@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.computed.targets import row_ends
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.datasets import masked_end
 from tracelyze.analyzers.evidence.datasets.targets import masked_by_template
@@ -27,15 +28,15 @@ def check(process: Process, limits: Limits) -> Outcome:
     reasons: list[str] = []
     for line, rows in texts.lines(process, limits):
         templated = masked_by_template.setting(process) is not None
-        end = texts.end(rows, limits, texts.symbols(process, "end_symbol"), templated)
-        if isinstance(end, texts.End):
+        end = row_ends.of(rows, limits, texts.symbols(process, "end_symbol"), templated)
+        if isinstance(end, row_ends.End):
             found.append(_finding(process, line, rows, end, limits))
         else:
             reasons.append(end)
     return found or (Passed(reasons[0]) if reasons else texts.NOT_SEEN)
 
 
-def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limits: Limits) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], end: row_ends.End, limits: Limits) -> Finding:
     remedy = masked_by_template.remedy(process) or masked_end.remedy(
         process, end.symbol, end.padding, script_lines.only(process, "padding", SHARED)
     )
