@@ -164,7 +164,11 @@ def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))
     assert status == "fired"
-    assert "1,024 times" in finding.summary
+    assert "saw them 1,024 times too large" in finding.summary
+    halved = steps | {"scale": [1024.0] * (COUNT // 4) + [512.0] * (COUNT - COUNT // 4)}
+    finding = make.check("clip-before-unscale", make.process(halved))[2]
+    assert "saw them 512 to 1,024 times too large" in finding.summary, "a scale that a scaler halved or doubled"
+    assert finding.title.endswith("sees them 512 to 1,024 times too large")
     right = make.steps() | {"clipped_scaled": [False] * COUNT}
     assert make.check("clip-before-unscale", make.process(right))[0] == "passed"
     once = make.steps() | {"clipped_scaled": [True] + [False] * (COUNT - 1)}
@@ -175,8 +179,8 @@ def test_clip_before_unscale(make) -> None:
 @pytest.mark.parametrize(
     ("norm", "said"),
     [
-        (6144.0, "should have left them as they are, but left 0.000326 of them"),
-        (1e5, "should have left 0.328 of them, but left"),
+        (6144.0, "should have left them as they are, but multiplied them by 0.000326"),
+        (1e5, "should have multiplied them by 0.328, but multiplied them by"),
     ],
 )
 def test_what_a_clip_of_scaled_gradients_leaves(make, norm: float, said: str) -> None:

@@ -25,7 +25,14 @@ SAID = (
 )
 
 
-def process(make: Any, text: str, said: str, rows: list[tuple[str, int]], more: list[dict[str, Any]] = []) -> Any:  # noqa: B006
+def process(
+    make: Any,
+    text: str,
+    said: str,
+    rows: list[tuple[str, int]],
+    more: list[dict[str, Any]] = [],  # noqa: B006
+    before: str = "",
+) -> Any:
     lines = text.split("\n")
     place = {"file": "a.py", "function": "main", "excerpt_line": 1, "excerpt": text}
     sites = [place | {"site": at, "role": role, "line": line, "source": lines[line - 1].strip()}
@@ -33,6 +40,7 @@ def process(make: Any, text: str, said: str, rows: list[tuple[str, int]], more: 
     last = rows[-1][1]
     ended = {"kind": "exception", "name": "RuntimeError", "step": 151, "time": 1.0, "file": "a.py", "line": last}
     ended |= {"text": said, "source": lines[last - 1].strip()}
+    events = [{"kind": before, "step": 0}, ended] if before else [ended]
     optimizers = [{"optimizer": 0, "name": "Adam", "device": "cpu", "dtype": "float32", "parameters": 4, "site": 10}]
     models = [
         {"model": 0, "name": "Sequential", "called_as": "D"},
@@ -40,7 +48,7 @@ def process(make: Any, text: str, said: str, rows: list[tuple[str, int]], more: 
     ]
     weights = [{"step": 1, "optimizer": 0, "parameter": "2.weight", "elements": 128, "dimensions": 2}]
     return make.process(
-        sites=[*sites, *more], events=[ended], end=Exit("exception", 1), optimizers=optimizers, models=models,
+        sites=[*sites, *more], events=events, end=Exit("exception", 1), optimizers=optimizers, models=models,
         more={"parameters": weights, "links": [{"optimizer": 0, "model": 0}]},
     )  # fmt: skip
 
@@ -68,6 +76,7 @@ def test_a_step_between_a_loss_and_its_backward(make: Any, text: str, shape: str
         (9, True) if known else (10, False)
     )
     assert ("Compute loss_g again below line 9" in finding.fix) == known
+    assert ("common in GANs" in finding.summary) != known, "no usual causes beside the one that is known"
     again = "score = D(fake)\nloss_g = (1 - score).log().mean()  # again, below line 9"
     inside = "loss_g = (1 - D(fake)).log().mean()  # again, below line 9"
     assert (finding.fix_code in (again, inside)) == known
@@ -106,6 +115,16 @@ def test_reentrant_checkpointing_behind_frozen_layers(make: Any, how: str, froze
     finding = make.check("crash", process(make, LAYERS.format(how=how), NO_GRAPH, rows, frozen))[2]
     assert finding.location.line == line
     assert ("line 3 checkpoints with use_reentrant=True" in finding.summary) == (line == 3)
+    assert "argmax" in finding.summary, "the text alone does not rule out the usual causes"
+    assert "or reentrant checkpointing" in finding.summary
     edited = "hidden = torch.utils.checkpoint.checkpoint(layer, hidden, use_reentrant=False)"
     assert (finding.fix_code == edited) == (line == 3)
     assert line == 3 or "# right above the backward" in finding.fix_code, "no line that the script has already"
+
+
+def test_checkpointing_that_was_seen_to_give_no_gradient(make: Any) -> None:
+    rows = [("step", 5), ("checkpointed", 3), ("exception", 5)]
+    text = LAYERS.format(how="use_reentrant=True")
+    finding = make.check("crash", process(make, text, NO_GRAPH, rows, before="checkpointed-in-vain"))[2]
+    assert finding.location.line == 3
+    assert "argmax" not in finding.summary, "no usual causes beside the one that is known"

@@ -36,7 +36,8 @@ def test_a_function_that_keeps_normalisations_in_eval_mode(make, case: str) -> N
     ]
     process = make.process(make.steps(), sites=[frozen, *applies], more={"unset": [row]})
     finding = make.check("unset-running-state", process)[2]
-    assert "was called in a training step with its normalisation in eval mode, and all 3" in finding.summary
+    assert "was called in training steps with its normalisation in eval mode, and all 3" in finding.summary
+    assert "trains with BatchNorm statistics that nothing has set" in finding.title
     at = finding.location.line if finding.location is not None else None
     assert at == {"applied": 30, "by another name": None}.get(case, 12)
 

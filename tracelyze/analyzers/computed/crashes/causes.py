@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Cause(Protocol):
-    """`place`: the line to change, where it is known; `said`: what it does; `fix` and `code`: what to do about it."""
+    """`place`: the line to change, where it is known; `said`: what it does; `fix` and `code`: what to do about it.
+
+    `seen`: the run did it; else the text of the script alone suggests it, and the usual causes stay possible.
+    """
 
     @property
     def place(self) -> Location | None: ...
@@ -23,6 +26,13 @@ class Cause(Protocol):
     def fix(self) -> str: ...
     @property
     def code(self) -> str: ...
+    @property
+    def seen(self) -> bool: ...
+
+
+def meaning(family: Family, cause: Cause, usual: str) -> str:
+    """What the exception means; without its usual causes where the one of this run is known."""
+    return f"It means that {family.title}. {cause.said}" if cause.seen else f"{usual} {cause.said}"
 
 
 def found(family: Family | None, process: Process, event: dict[str, Any], where: Location | None) -> Cause | None:

@@ -72,8 +72,9 @@ FAMILIES = (
         NO_GRAPH,
         r"does not require grad and does not have a grad_fn",
         "the loss is not connected to any parameter",
-        "Something cut the loss off from the model: argmax or another operation without a gradient, .item(), "
-        ".detach(), .data or numpy on the way, torch.no_grad() around the forward, or parameters that are all frozen.",
+        "Something cut the loss off from the model, such as argmax or another operation without a gradient, .item(), "
+        ".detach(), .data or numpy on the way, torch.no_grad() around the forward, parameters that are all frozen, or "
+        "reentrant checkpointing (use_reentrant=True) of layers whose inputs need no gradient.",
         "Compute the loss from the model's raw outputs, as tensors, with autograd on.",
         "# right above the backward: where both are True, something in between cuts the graph\n"
         "print(torch.is_grad_enabled(), any(p.requires_grad for p in model.parameters()))",

@@ -29,13 +29,14 @@ class MadeOutside:
     place: Location
     called: str
     code: str
+    seen = True
 
     @property
     def said(self) -> str:
         """What the line does, and what comes of it."""
         return (
-            f"Here line {self.place.line} calls {self.called} outside of the loop, with autograd on: the backward of "
-            "each step that uses its result runs into that same graph."
+            f"Here line {self.place.line} calls {self.called} outside of the loop, with autograd on: the first "
+            "backward frees the graph of its result, and that of the next step runs into it."
         )
 
     @property

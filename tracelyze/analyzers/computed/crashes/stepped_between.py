@@ -32,6 +32,7 @@ class SteppedBetween:
     model: str
     loss: str
     code: str
+    seen = True
 
     @property
     def said(self) -> str:

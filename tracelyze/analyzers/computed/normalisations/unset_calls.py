@@ -184,8 +184,22 @@ def before_training(process: Process, row: dict[str, Any]) -> bool:
     return bool(row["step"] < min(begun, default=1))
 
 
+def trains(process: Process, row: dict[str, Any]) -> bool:
+    """Whether a call with autograd on is that of a training step: an optimizer holds the model, as far as is known."""
+    held = _held(process)
+    return bool(row["training"]) and (not held or row["model"] in held)
+
+
+def first_to_train(process: Process, row: dict[str, Any], unset: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first call of its model in a training step, which may be the first one of all, else the call itself."""
+    same = (one for one in unset if one["model"] == row["model"])
+    return next((one for one in same if trains(process, one)), row)
+
+
 def when_called(process: Process, row: dict[str, Any]) -> str:
-    """The beginning of a sentence: after which step, or that it was before training."""
+    """The beginning of a sentence: from which training step on, after which one, or that it was before training."""
+    if trains(process, row):
+        return f"From step {timing.placed(process, [row['step']]).step:,} on"
     if not before_training(process, row) or not len(process.steps):
         several = len(process.trainings) > 1
         return f"After step {timing.placed(process, [max(0, row['step'] - 1)]).step if several else row['step']:,}"
@@ -196,8 +210,9 @@ def of_its_training(finding: Finding, process: Process, row: dict[str, Any]) -> 
     """The finding about such a call with its step as its training counts them, where the process made several."""
     if len(process.trainings) < 2:
         return finding
-    early = before_training(process, row)
-    where = timing.placed(process, [row["step"] if early else max(0, row["step"] - 1)])
+    early = before_training(process, row) and not trains(process, row)
+    begun = early or trains(process, row)
+    where = timing.placed(process, [row["step"] if begun else max(0, row["step"] - 1)])
     step, second = (0, None) if early else (where.step, where.second)
     title = re.sub(r" with (.+) that nothing has set$", r" with unset \1", finding.title)  # its name needs room
     return replace(finding, title=title, first_step=step, first_second=second, trainings=[where.name])
@@ -224,7 +239,7 @@ def harm_without_measurement(process: Process, early: bool, serves: bool, traine
     if serves:
         return "No optimizer holds its weights, but training steps call it again and again."
     if trained_so:
-        return "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
+        return "Training and evaluation agree in that, but both do without this normalisation."
     if not len(process.steps):
         return "Nothing was trained."
     if early:

@@ -63,8 +63,8 @@ def of(process: Process, row: dict[str, Any]) -> Begun | None:
         return None
     line, name = kept
     said = (
-        f"Line {line} makes {name} of its answers, and training begins there. In train mode the same layers normalise "
-        "by the statistics of a batch, and their answers lie elsewhere."
+        f"Line {line} makes {name} of its answers, and training starts from that. In train mode the same layers "
+        "normalise by the statistics of a batch, and their answers lie elsewhere."
     )
     calls = callers.of(process, place.function, place.file)
     call = calls[0] if len(calls) == 1 and not _trains_too(process, place) else None

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import scaled_clips
 from tracelyze.analyzers.computed.optimization import clip_values
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.evidence.editing.optimizers import unscaled_clips
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, share_of
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.recorded.table import Mask
 
 FIX = "Call scaler.unscale_(optimizer) right before clipping, once per step."
 OWN = (
@@ -48,10 +48,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         return None
     first, share = int(np.argmax(bad)), float(bad.sum()) / float(clipped.sum())
     begin = timing.step_at(optimization, first)
-    scale = steps["scale"][bad]
-    scale = scale[np.isfinite(scale)]
-    usual = float(np.median(scale)) if len(scale) else None
-    times = f"{number(usual)} times" if usual else "many times"
+    scales = steps["scale"][bad]
+    scales = scales[np.isfinite(scales)]
+    usual, times = float(np.median(scales)) if len(scales) else None, scaled_clips.times(scales)
     once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
     late = next((one for one in optimization.process.locations("unscale") if "unscale_" in one.source), None)
     diff = edits.unscale_before_clip(optimization) if once and not late else None
@@ -77,7 +76,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         + ("" if partly else f": the clip sees them {times} too large"),
         summary=(
             f"In {share_of(share, 'clipped steps')} the gradients{timing.name_of(optimization)} were still multiplied "
-            f"by the loss scale, so the clip saw them {times} too large. {_cut(optimization, bad, partly)}"
+            f"by the loss scale, so the clip saw them {times} too large. {scaled_clips.cut(optimization, bad, partly)}"
         ),
         fix=fix,
         fix_code=code,
@@ -101,31 +100,6 @@ def _is_shared(optimization: Optimization) -> bool:
     """Whether other optimizers beside it were unscaled in time."""
     others = [one for one in optimization.process.optimizations if one is not optimization]
     return any(not (one.steps["clipped_scaled"] == 1).any() and one.steps.known("scale").any() for one in others)
-
-
-def _cut(optimization: Optimization, bad: Mask, partly: bool) -> str:
-    """What the clip left of the gradients, and what it would have left of unscaled ones, by the norms it returned."""
-    steps = optimization.steps
-    norm, limit, scale = steps["grad_norm"], steps["clip_max_norm"], steps["scale"]
-    known = bad & (steps["grad_norm_source"] == clip_values.RETURNED) & (limit > 0) & (norm > 0) & (scale > 0)
-    known &= np.isfinite(norm)
-    if not known.any() and partly:
-        return (
-            "As soon as their unscaled norm is above max_norm divided by the scale, it cut all that it took, also what "
-            "was unscaled before."
-        )
-    if not known.any():
-        return "It cut every gradient whose unscaled norm is above max_norm divided by the scale."
-    norm, limit, scale = norm[known], limit[known], scale[known]
-    left = float(np.median(np.fmin(1, limit / norm)))
-    if partly:
-        return f"It left {number(left)} of all gradients that it took (median), also of those unscaled before."
-    meant = float(np.median(np.fmin(1, limit * scale / norm)))
-    own, bound = number(float(np.median(norm / scale))), number(float(np.median(limit)))
-    return (
-        f"In the median step their norm is {own} when unscaled, and max_norm {bound}: the clip should have left "
-        f"{'them as they are' if meant == 1 else f'{number(meant)} of them'}, but left {number(left)} of them."
-    )
 
 
 RULE = Rule(

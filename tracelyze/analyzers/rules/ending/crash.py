@@ -65,8 +65,9 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         meaning, fix, code = f"It means that {family.title}. {short.said}", short.fix, short.code or code
         diff, change = short.diff, short.place
     cause = causes.found(family, process, event, where) if inner is None else None
-    if cause is not None:
-        meaning, fix, code, change = f"{meaning} {cause.said}", cause.fix, cause.code or code, cause.place
+    if cause is not None and family is not None:
+        meaning = causes.meaning(family, cause, meaning)
+        fix, code, change = cause.fix, cause.code or code, cause.place
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")

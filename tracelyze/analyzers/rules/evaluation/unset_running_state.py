@@ -37,7 +37,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     chosen = late or [row for row in first if begun_unset.of(process, row) is not None] or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
-    return [unset_calls.of_its_training(_finding(process, chosen[0], len(chosen), bool(late)), process, chosen[0])]
+    row = unset_calls.first_to_train(process, chosen[0], unset)
+    return [unset_calls.of_its_training(_finding(process, row, len(chosen), bool(late)), process, row)]
 
 
 def _matters(process: Process, row: Row, limits: Limits) -> bool:
@@ -62,9 +63,10 @@ def _serves(process: Process, model: int, unset: list[Row]) -> bool:
     return bool(held) and model not in held and often
 
 
-def _called(row: Row) -> str:
+def _called(row: Row, trains: bool) -> str:
     """A training step may keep only the layers in eval mode, as functions do that a model applies."""
-    return "in a training step with its normalisation in eval mode" if row["training"] else "in eval mode"
+    where = "in training steps " if trains else ""
+    return f"{where}with its normalisation in eval mode" if row["training"] else "in eval mode"
 
 
 def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
@@ -74,18 +76,21 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     same_model = [one for one in process.tables["unset"].records() if one["model"] == row["model"]]
     serves = _serves(process, row["model"], same_model)
     trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
+    trains = unset_calls.trains(process, row)
     what, state = unset_calls.unset_state(row)
     told = unset_causes.measured(process, row) if late else unset_causes.unmeasured(process, row, serves, trained_so)
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves or told.begins else "info",
         confidence="certain",
-        title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
-        summary=f"{unset_calls.when_called(process, row)} {name} was called {_called(row)}, and {state} {told.said}",
+        title=f"{name[:40]} {'serves training' if serves else 'trains' if trains else 'evaluates'} with {what} that "
+        "nothing has set",
+        summary=f"{unset_calls.when_called(process, row)} {name} was called {_called(row, trains)}, and {state} "
+        f"{told.said}",
         fix=told.remedy.fix,
         fix_code=told.remedy.code,
         diff=told.remedy.diff,
-        first_step=int(row["step"]),
+        first_step=int(row["step"]) + trains,
         evidence=[
             Evidence(
                 "normalisation layers without their state" if row["modules"] else "weights without their spectral norm",
@@ -114,7 +119,7 @@ RULE = Rule(
     excluded=(
         "State that was loaded: mean and variance are still exactly 0 and 1.",
         "A sanity pass before the first step.",
-        "Models that training uses in the same mode: a warning only, as nothing is pretrained.",
+        "Models that training uses in the same mode: a warning only, as training and evaluation agree.",
     ),
     absent="No model with batch or spectral normalisation was called in eval mode.",
     needs=(("unset.modules",),),
