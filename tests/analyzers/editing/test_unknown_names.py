@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,3 +201,10 @@ def test_names_at_the_line_that_a_comment_points_to(make) -> None:
     assert there.startswith(f"{unknown_names.NOTE}log, sample_ids\n")
     elsewhere = unknown_names.noted(code.format(90), process, place)
     assert elsewhere.startswith(f"{unknown_names.NOTE}log, total, sample_ids\n")
+
+
+def test_no_example_brings_its_own_note() -> None:
+    """The note stands above an example by itself: a second one, written by hand, would repeat it."""
+    rooms = Path(unknown_names.__file__).parents[2]
+    written = [file for file in rooms.rglob("*.py") if unknown_names.NOTE.strip() in file.read_text()]
+    assert written == [Path(unknown_names.__file__)]

@@ -288,6 +288,7 @@ def test_the_line_that_shifts_the_labels(make, lines: tuple[Any, ...], number: i
         [added] if added else None
     )
     assert finding.diff or (f"line {number}" in finding.fix_code) == (number != 41)
+    assert ("The last id of a row is then no target" in finding.fix) == (":-1]" in (added or ""))
 
 
 @pytest.mark.parametrize(

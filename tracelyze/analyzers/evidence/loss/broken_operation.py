@@ -38,7 +38,7 @@ _UNDERFLOWN: Final = (
     "logarithm is no remedy: such samples then teach nothing."
 )
 _UNDERFLOWN_CODE: Final = """\
-# your own names in place of: weights, log_densities (what goes into exp, less the logarithm of its divisor)
+# log_densities: what goes into exp, less the logarithm of its divisor
 # in place of torch.log((weights * densities).sum(-1)):
 log_likelihood = torch.logsumexp(torch.log(weights) + log_densities, dim=-1)
 """

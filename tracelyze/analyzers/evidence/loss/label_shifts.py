@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _BEHIND_THE_FIRST: Final = re.compile(r"(?:.*,\s*)?1\s*:", re.DOTALL)  # x[1:], x[:, 1:]
 _BEFORE_THE_LAST: Final = re.compile(r"(?:.*,\s*)?:\s*-1", re.DOTALL)  # x[:-1], x[:, :-1]
+_CUT_BEHIND: Final = re.compile(r"\[(?:[^\[\]]*,)?\s*:\s*-1\s*\]")
 _CALL: Final = re.compile(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)")
 
 
@@ -33,6 +34,11 @@ def unshifted(process: Process, place: Location | None) -> Diff | None:
         return None
     beside = recorded_text.of_function(process, place)
     return own.changed(_same_positions(own.parsed, "\n".join(beside.values())))
+
+
+def cuts_the_last(edit: Diff | None) -> bool:
+    """Whether the edited statement takes all but the last of what the ids and the labels are made of."""
+    return edit is not None and _CUT_BEHIND.search("\n".join(edit.added)) is not None
 
 
 def _same_positions(line: ParsedLine, beside: str) -> str | None:

@@ -58,7 +58,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     change, seen = (made, line) if held and made is not None else (line or made, made)
     fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
     if seeds is not None:
-        fix = f"Seed with the worker's own seed in line {seeds.line}, which does so in each worker."
+        fix = f"Seed with the worker's own seed in line {seeds.line}, which runs in each worker."
     code = generator_seeds.in_each_worker(process, equal)
     code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     if held and held_generators.by_trainer(process, loader):

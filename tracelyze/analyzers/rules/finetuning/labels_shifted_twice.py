@@ -24,6 +24,9 @@ _LOSS = re.compile(r"cross_entropy|nll_loss|crit\w*\(|loss\w*\(")
 _HANDS_OVER = re.compile(r"\.train\(|\blabels\s*=|\*\*")
 OF_TRANSFORMERS = "Pass labels aligned with their input ids{}: transformers models shift them internally."
 IGNORED = ", keeping -100 where it stands today"
+LAST_LOST = (
+    " The last id of a row is then no target: where that is an end symbol, pass whole rows, as ids and as labels."
+)
 ONCE = "Shift the labels once, either in the data or in front of the loss: the target at position t is the id at t + 1."
 ONCE_CODE = "inputs, targets = tokens[:, :-1], tokens[:, 1:]  # here or in the data, and nowhere else"
 TWICE = {
@@ -62,11 +65,13 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share, library = min(row["ids_ahead"] for row in bad), _of_transformers(process, line)
     change = script_lines.shifting(process) or copied_labels.assigned(process)
+    diff = label_shifts.unshifted(process, change)
+    aligned = OF_TRANSFORMERS.format(IGNORED * label_shifts.ignores(process))
     remedy = Remedy(
-        fix=OF_TRANSFORMERS.format(IGNORED * label_shifts.ignores(process)) if library else ONCE,
+        fix=aligned + LAST_LOST * label_shifts.cuts_the_last(diff) if library else ONCE,
         code=label_shifts.example(process, line.location, change) if library else ONCE_CODE,
         place=change,
-        diff=label_shifts.unshifted(process, change),
+        diff=diff,
     )
     fault = LossFault(
         title="Labels are shifted twice: the model learns to predict the token after the next one",

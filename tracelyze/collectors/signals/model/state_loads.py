@@ -93,6 +93,7 @@ class StateLoads(Signal):
         missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
         if own is None or missing is None or unexpected is None:
             return
+        missing = [*missing, *_lost_counters(module, given, missing)]
         context = self.context
         if module not in self._modules:
             self._modules[module] = len(self._modules)
@@ -148,6 +149,15 @@ class StateLoads(Signal):
 
 def _held(module: Any) -> list[tuple[str, Any]]:
     return [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+
+
+def _lost_counters(module: Any, given: Any, missing: list[str]) -> list[str]:
+    """The counters of batch normalisations that were given none of their state. Torch sets them to 0, and names them
+    only where the state says that its version of the layer had one."""
+    named = set(missing)
+    counters = [name for name, _ in _held(module) if name.endswith("num_batches_tracked")]
+    lost = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in named]
+    return [name for name in lost if name not in named and name not in given]
 
 
 def _other_inside(shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
