@@ -89,6 +89,26 @@ def test_what_repeats_beside_the_order(make, source: str, all_repeat: bool) -> N
     assert "Line 12" not in own.summary
 
 
+@pytest.mark.parametrize(
+    ("source", "function", "told"),
+    [
+        ("torch.manual_seed(args.seed)", "main", True),
+        ("torch.manual_seed(7)", "main", False),  # of another seed: the order of the first epoch changes
+        ("torch.manual_seed(args.seed)", "test", False),  # which may run in each epoch, too
+    ],
+)
+def test_a_script_that_seeds_once_and_again_in_each_epoch(make, source: str, function: str, told: bool) -> None:
+    again = {"role": "seed", "file": "a.py", "line": 12, "function": "train", "source": "torch.manual_seed(args.seed)"}
+    sites = [again | {"site": 40}, again | {"site": 41, "line": 30, "function": function, "source": source}]
+    sites += [again | {"site": 42, "role": "loader", "line": 14, "source": "for x, y in loader:"}]
+    sites += [again | {"site": 43, "role": "dataloader", "line": 31, "function": "main", "source": "DataLoader(data)"}]
+    one = [RANDOM | {"loader": 0}]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=sites)[2]
+    assert finding.location.line == 12
+    assert ("Take line 12 out: line 30 seeds in the same way" in finding.fix) is told
+    assert bool(finding.fix_code) is not told
+
+
 def first_batches(make, contents: list[object], source: str = "x, y = next(iter(loader))", **loader: Any):
     """A loop of 60 steps, each of which asks a new iterator for its first batch."""
     row = SETTINGS | {"loader": 0, "sampler": "SequentialSampler", "shuffled": False, "site": 0} | loader

@@ -151,7 +151,8 @@ def test_the_table_that_a_traceback_marks(make, marked: str, table: str, line: i
     finding = make.check("crash", process)[2]
     assert f"< {table}.num_embeddings" in finding.fix_code
     assert finding.location.line == line
-    assert ("positions of a sequence" in finding.fix) == (line == 4)
+    assert ("the ids are positions" in finding.fix) == (line == 4)
+    assert finding.fix_code.startswith("# above line 9\n") == (line == 4), "else it would not say where it belongs"
 
 
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:

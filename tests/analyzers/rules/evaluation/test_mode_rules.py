@@ -339,11 +339,10 @@ def test_forward_past_the_hooks(make) -> None:
     assert (two.severity, two.title.partition(": ")[2]) == ("warning", "its 2 hooks do not run in these calls")
     one = answer(event("direct-forward", 63, value=1.0))[2]  # a validation: the training calls the model
     assert one.title.endswith("its hook does not run in these calls")
-    assert "Its hook runs only where model(x) is called." in one.summary
+    assert "Its hook runs only where the module itself is called." in one.summary
+    assert two.summary.endswith("Its 2 hooks run only where the module itself is called.")
     own = answer(event("direct-forward", 0, value=1.0) | {"text": "penalty (line 43)"})[2]
-    assert own.summary.endswith(
-        "skips its hook, penalty (line 43): what that does happens only where model(x) is called."
-    )
+    assert own.summary.endswith("skips its hook, penalty (line 43): it runs only where the module itself is called.")
     assert answer(event("exit", 0))[0] == "passed"
 
 

@@ -100,6 +100,31 @@ def test_a_graph_that_another_backward_of_the_step_may_need_is_not_edited_away(
     assert bool(finding.fix_code) == bool(code)
 
 
+@pytest.mark.parametrize(
+    ("function", "lines", "backwards", "edited"),
+    [
+        ("for x in data:\n    a.backward(retain_graph=True)\n    b.backward(retain_graph=True)", (2, 3), 2, True),
+        ("for x in data:\n    a.backward(retain_graph=True)\n\n    b.backward(retain_graph=True)", (2, 4), 2, True),
+        ("for x in data:\n    a.backward(retain_graph=True)\n    b.backward(retain_graph=True)", (2, 3), 4, False),
+        ("if x:\n    a.backward(retain_graph=True)\nelse:\n    b.backward(retain_graph=True)", (2, 4), 2, False),
+        ("if x:\n    a.backward(retain_graph=True)\nb.backward(retain_graph=True)", (2, 3), 2, False),
+    ],
+)
+def test_the_last_of_backwards_in_lines_of_their_own_frees_the_graph(
+    make, function: str, lines: tuple[int, int], backwards: int, edited: bool
+) -> None:
+    """Where one line may call several backwards of a graph, or not all of them in each step, it stays as it is."""
+    steps = make.steps() | {"graph_retained": [True] * COUNT, "backwards": [backwards] * COUNT}
+    place = {"role": "backward", "file": "a.py", "function": "train", "excerpt_line": 1, "excerpt": function}
+    sources = [one.strip() for one in function.split("\n") if "backward" in one]
+    sites = [place | {"site": 9 - at, "line": at, "source": one} for at, one in zip(lines, sources, strict=True)]
+    optimizers = [{"optimizer": 0, "name": "SGD", "backward_site": 9 - lines[1]}]
+    finding = make.check("retain-graph", make.process(steps, sites=sites, optimizers=optimizers))[2]
+    assert (finding.diff is not None) == edited
+    if edited:
+        assert [one.strip() for one in finding.diff.added] == ["b.backward()"]
+
+
 @pytest.mark.parametrize("more", [{}, {"graph_retained": [True] * COUNT}])
 def test_graphs_that_are_freed_as_the_loop_ends(make, more: dict[str, Any]) -> None:
     steps = make.steps() | {"live_graphs": [*range(1, COUNT), 0]} | more  # locals of train() are gone by the last row

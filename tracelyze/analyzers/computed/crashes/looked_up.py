@@ -19,23 +19,27 @@ _EMBEDDINGS: Final = re.compile(r"emb|word|token|wte|wpe|pos|place|lookup", re.I
 _POSITIONS: Final = re.compile(r"(?:^|_)(?:pos|position|positions|positional|wpe)(?:_|$)|posit|pos_?emb", re.IGNORECASE)
 _PARTS: Final = (ast.Name, ast.Attribute, ast.Subscript)
 OF_POSITIONS: Final = (
-    "If the ids are positions of a sequence, one is longer than the table has rows: cut sequences to that length, or "
-    "make the table longer."
+    "If the ids are positions, some sequence is longer than the table has rows: cut sequences to that length, or make "
+    "the table longer."
 )
 
 
 @dataclass(frozen=True)
 class LookedUp:
-    """The text of the table and of the ids, and the line that makes the table, where that is known."""
+    """The text of the table and of the ids, the line that looks up, and the one that makes the table, where known."""
 
     table: str
     ids: str
+    where: Location
     made: Location | None
 
     @property
     def example(self) -> str:
-        """The ids against the rows of the table."""
-        return f"assert 0 <= {self.ids}.min() and {self.ids}.max() < {self.table}.num_embeddings, {self.ids}.max()"
+        """The ids against the rows of the table; with the place, where another is shown: that of the table."""
+        above = f"# above line {self.where.line}\n" if self.of_positions and self.made is not None else ""
+        return (
+            f"{above}assert 0 <= {self.ids}.min() and {self.ids}.max() < {self.table}.num_embeddings, {self.ids}.max()"
+        )
 
     @property
     def of_positions(self) -> bool:
@@ -55,7 +59,7 @@ def at(process: Process, where: Location | None) -> LookedUp | None:
     if len(calls) != 1 or not isinstance(calls[0].args[0], _PARTS):
         return None
     table = own.parsed.text_of(calls[0].func)
-    return LookedUp(table, own.parsed.text_of(calls[0].args[0]), _made(process, name_of(calls[0].func)))
+    return LookedUp(table, own.parsed.text_of(calls[0].args[0]), where, _made(process, name_of(calls[0].func)))
 
 
 def _marked(process: Process, where: Location) -> str:

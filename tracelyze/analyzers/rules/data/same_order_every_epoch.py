@@ -92,7 +92,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
         if seeds is not None and not anew and script_lines.orders(seeds, loader):
             why = f"Line {seeds.line} puts the generator of the order back before each pass."
-            fix, code = put_back.advice(seeds)
+            fix, code = put_back.advice(process, seeds)
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -31,7 +31,7 @@ ONCE = "Shift the labels once, either in the data or in front of the loss: the t
 ONCE_CODE = "inputs, targets = tokens[:, :-1], tokens[:, 1:]  # here or in the data, and nowhere else"
 TWICE = {
     True: "The labels were already shifted by one when they were passed in, and the model shifts them again.",
-    False: "They are shifted by two in all, as where the data and the loss each shift them by one.",
+    False: "The labels are shifted by two in all, as if the data and the loss each shifted them by one.",
 }
 FUNCTIONS = ("cross_entropy", "nll_loss")
 
@@ -77,8 +77,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
             f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the model is given "
-            f"two positions later. {TWICE[library]} It never learns the next token; generated text skips every other "
-            "token."
+            f"two positions later. {TWICE[library]} The model never learns the next token; generated text skips every "
+            "other token."
         ),
         remedy=remedy,
         evidence=[

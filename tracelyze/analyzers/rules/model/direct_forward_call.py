@@ -23,7 +23,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     hooks, name = int(row["value"] or 0), row["name"]
     its = "its hook" if hooks == 1 else f"its {plural(hooks, 'hook')}"
     place = Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None
-    line = parsed_line.of(place)
+    line, where = parsed_line.of(place), f"Line {place.line}" if place else "The script"
     return [
         Finding(
             rule=RULE.id,
@@ -31,9 +31,9 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="certain",
             title=f"{name}.forward() is called directly"
             + (f": {its} {'does' if hooks == 1 else 'do'} not run in these calls" if hooks else ""),
-            summary=f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. "
+            summary=f"{where} calls forward() of {name}, not the module itself. "
             + _skipped(hooks, its, row["text"] or ""),
-            fix="Call the model: model(x).",
+            fix="Call the module itself: that runs its hooks and its forward().",
             fix_code=(line and own_expressions.called_whole(line)) or "model(x)  # not model.forward(x)",
             first_step=int(row["step"] or 0) + 1,
             evidence=[Evidence("hooks on the module", hooks, "hooks")],
@@ -46,15 +46,14 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _skipped(hooks: int, its: str, own: str) -> str:
     """What such a call leaves out. `own`: the hooks by their names, if all of them are the script's."""
-    run = "runs" if hooks == 1 else "run"
+    run = f"{'runs' if hooks == 1 else 'run'} only where the module itself is called."
     if own:
-        done = "that does" if hooks == 1 else "these do"
-        return f"Such a call skips {its}, {own}: what {done} happens only where model(x) is called."
+        return f"Such a call skips {its}, {own}: {'it' if hooks == 1 else 'they'} {run}"
     always = (
         "Such a call skips every hook on it, as those of FSDP, pruning, spectral norm or profilers, and what wraps or "
         "compiles it."
     )
-    return always + f" {its[0].upper()}{its[1:]} {run} only where model(x) is called." * bool(hooks)
+    return always + f" {its[0].upper()}{its[1:]} {run}" * bool(hooks)
 
 
 RULE = Rule(

@@ -95,8 +95,8 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
         title="No causal mask: the model sees the next token it has to predict",
         summary=(
             f"The targets of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
-            f"of them attention gives weight to that next token.{fall} It learns to copy what it sees. When it "
-            "generates, there is no next token to see: the loss says nothing about the model."
+            f"of them attention gives weight to that next token.{fall} The model learns to copy what it sees. When "
+            "it generates, there is no next token to see: the loss says nothing about it."
         ),
         remedy=remedy,
         evidence=[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -19,11 +20,27 @@ FIX: Final = (
 
 
 def may_be_shared(optimization: Optimization) -> bool:
-    """Whether steps have several backwards of which it is not known that each goes through a batch of its own: then
-    all but the last may need the graph."""
+    """Whether the line of the last backward may call others of its step, of which it is not known that each goes
+    through a batch of its own: then all but the last may need the graph."""
     steps = optimization.steps
     several = steps["backwards"] > 1
-    return bool((several & ~(steps["microbatches"] >= steps["backwards"])).any())
+    one_batch = several & ~(steps["microbatches"] >= steps["backwards"])
+    return bool(one_batch.any()) and not _one_by_one(optimization)
+
+
+def _one_by_one(optimization: Optimization) -> bool:
+    """Whether as many lines as each step has backwards stand below each other in one block, and the last backward's is
+    the lowest of them: then each calls one."""
+    last, lines = optimization.backward_location, optimization.process.locations("backward")
+    if last is None or {one.file_function for one in lines} != {last.file_function}:
+        return False
+    numbers, text = sorted({one.line for one in lines}), recorded_text.of_function(optimization.process, last)
+    depth = recorded_text.indent_of(text.get(last.line, ""))
+    between = [text.get(at) for at in range(numbers[0], last.line)]
+    one_block = all(line is not None and (not line or recorded_text.indent_of(line) >= depth) for line in between)
+    alike = all(recorded_text.indent_of(text.get(at, "")) == depth for at in numbers)
+    each = bool((optimization.steps["backwards"] == len(numbers)).all())
+    return each and one_block and alike and numbers[-1] == last.line
 
 
 def of_several(optimization: Optimization) -> str:

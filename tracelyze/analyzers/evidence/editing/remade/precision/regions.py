@@ -47,9 +47,9 @@ def said(process: Process) -> str:
     if len(numbers) < 2 or len({file for file, _ in places}) > 1:
         return ""
     if len(process.optimizations) > 1:  # some of these lines call another model, which may have float32 weights
-        return " The region has to hold every call of this model, in validation as well."
+        return " The autocast region has to hold every call of this model, in validation as well."
     told = listed(map(str, numbers), _SHOWN)
-    return f" The region has to hold every call of the model, in validation as well: lines {told}."
+    return f" The autocast region has to hold every call of the model, in validation as well: lines {told}."
 
 
 def with_float32_weights(optimization: Optimization, short: Location | None) -> str:
