@@ -264,7 +264,14 @@ def test_a_train_method_that_nobody_calls(make) -> None:
 
 def test_train_is_to_be_called_above_the_loop(make) -> None:
     def site(number: int, role: str, line: int, function: str = "fit") -> dict[str, Any]:
-        return {"site": number, "role": role, "file": "loop.py", "line": line, "function": function, "source": role}
+        return {
+            "site": number,
+            "role": role,
+            "file": "loop.py",
+            "line": line,
+            "function": function,
+            "source": "for x in y:",
+        }
 
     def place(*sites: dict[str, Any]) -> Any:
         process = make.process(events=[event("train-not-called", 0)], sites=list(sites))
@@ -273,6 +280,11 @@ def test_train_is_to_be_called_above_the_loop(make) -> None:
     loops = [site(1, "epochs", 20), site(2, "loop", 22), site(3, "backward", 25)]
     finding = place(*loops)
     assert (finding.location.line, finding.seen_at.line) == (20, 7)
+    assert "before the first step" in finding.fix
+    fit = {"source": "trainer.fit(model, train, val)"}
+    called = place(site(1, "loader", 92) | fit, site(3, "backward", 92) | fit)
+    assert called.fix.startswith("Call model.train() above line 92")
+    assert "above that line" in called.fix_code, "a framework's loop, which nothing can be put into"
     assert place(site(1, "epochs", 20, "main"), *loops[1:]).location.line == 22
     assert place(loops[2]).location.line == 7, "the override, where no loop is known"
     earlier = [site(5, "loop", 12, "pretrain"), site(4, "backward", 15, "pretrain")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import timing
@@ -10,6 +11,8 @@ from tracelyze.diagnosis import Evidence, Finding, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+
+_LOOP = re.compile(r"\s*(?:async\s+)?(?:for|while)\b")
 
 EVALUATED = (
     " model.eval() called it, with mode=False. What puts each module back to its mode after that, as Lightning's fit() "
@@ -74,6 +77,14 @@ def _finding(
         if later
         else f"in the whole {'training' if len(process.trainings) > 1 else 'run'}"
     )
+    place = _loop(process, begin) or override
+    called = place is not None and place is not override and not _LOOP.match(place.source)
+    above = "above that line" if called else "before the loop"
+    fix = "Call model.train() before the first step, and at the start of each epoch."
+    if called and place is not None:
+        fix = f"Call model.train() above line {place.line}: what is called there trains without it."
+    elif evaluated or by_eval:
+        fix += " With Lightning, call it before trainer.fit()."
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -86,11 +97,8 @@ def _finding(
             f"train().{EVALUATED if evaluated else ''}"
             + (BY_EVAL if by_eval else " From then on it took effect, so training changed midway." if later else "")
         ),
-        fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
-        "trainer.fit()."
-        if evaluated or by_eval
-        else "Call model.train() before the first step, and at the start of each epoch.",
-        fix_code="model.train()  # before the loop: a fresh model has not called it",
+        fix=fix,
+        fix_code=f"model.train()  # {above}: a new model has not called it",
         first_step=begun + 1,
         first_second=optimization.ended(begun + 1) if optimization is not None else None,
         last_step=begun + until - begin,
@@ -98,7 +106,7 @@ def _finding(
         evidence=[
             Evidence("steps before the first call of train()", until - begin, "steps", *limits.against("steps")),
         ],
-        location=_loop(process, begin) or override,
+        location=place,
         seen_at=override,
         false_alarm="A train() that prepares for a later phase of training.",
     )

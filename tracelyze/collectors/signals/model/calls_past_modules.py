@@ -47,7 +47,9 @@ class CallsPastModules(Signal):
             self._find_direct_call(call.model.module())
         if number not in self._examined and call.mode == GRAD and call.in_train and not call.replayed:
             self._examined.add(number)
-            self._find_overrides(call.model.module())
+            model = call.model.module()
+            holder = self._holder(model)
+            self._find_overrides(model if holder is None else holder)
 
     def first_step(self, tracked: Tracked) -> None:
         """Note where a wrapper was made that no call went through until now."""
@@ -67,6 +69,7 @@ class CallsPastModules(Signal):
             if index >= MAX_PARTS:
                 return
             freezes = mode_overrides.freezes(type(module), base) and module not in mode_overrides.called
+            freezes = freezes and all(ref() is not module for ref, _ in self._waiting)
             freezes = freezes and mode_overrides.untouched(module) and not mode_overrides.is_switched_off(module)
             if freezes and len(self._reported) < MAX_EVENTS:
                 name = type(module).__name__
@@ -77,6 +80,22 @@ class CallsPastModules(Signal):
                 evaluated += 4.0 * (not mode_overrides.by_parameters(module))
                 mode_overrides.evaluated.discard(module)
                 self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno, evaluated)
+
+    def _holder(self, model: Any) -> Any:
+        """The outermost module of those whose own method, or a function that is given it, calls parts of it and never
+        the module itself, as the `training_step` of a LightningModule does; None where the model is called whole."""
+        frame: FrameType | None = sys._getframe(2)
+        holder = None
+        for _ in range(DEPTH if model is not None else 0):
+            if frame is None:
+                break
+            if not is_library(frame.f_code.co_filename):
+                owner = first_argument(frame)
+                inner = model if holder is None else holder
+                if isinstance(owner, self.torch.nn.Module) and any(part is inner for part in owner.modules()):
+                    holder = owner
+            frame = frame.f_back
+        return holder
 
     def _ask_again(self, trains: bool) -> None:
         """Note which modules have been frozen after all: by `train()`, or for good as they were put to evaluate."""
