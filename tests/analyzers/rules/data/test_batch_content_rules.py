@@ -663,3 +663,30 @@ def test_a_seed_above_the_loop_that_makes_the_loaders(make) -> None:
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew, sites=sites)[2]
     assert finding.location.line == 10
     assert made in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("seed", "edited"),
+    [
+        (G, "g = torch.Generator().manual_seed(seed + self.trainer.current_epoch)"),
+        ("g.manual_seed(seed or 3)", "g.manual_seed((seed or 3) + self.trainer.current_epoch)"),
+    ],
+)
+@pytest.mark.parametrize("step", ["trainer.fit(net, datamodule=data)", "optimizer.step()"])
+def test_a_trainer_that_asks_for_a_loader_each_epoch_knows_the_number_of_it(make, seed, edited, step) -> None:
+    """A loop of the script's own over train_dataloader() has no trainer."""
+    lines = {"file": "t.py", "function": "train_dataloader", "excerpt_line": 8}
+    lines["excerpt"] = f"    def train_dataloader(self):\n        {seed}\n        {MADE}\n"
+    sites = [
+        lines | {"site": 60, "role": "dataloader", "line": 10, "source": MADE},
+        lines | {"site": 61, "role": "seed", "line": 9, "source": seed},
+        {"site": 62, "file": "t.py", "function": "main", "role": "step", "line": 90, "source": step},
+    ]
+    anew = [RANDOM | {"loader": index, "made_at": 60} for index in range(4)]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew, sites=sites)[2]
+    assert finding.location.line == 9
+    if "fit" in step:
+        assert finding.diff is not None
+        assert (finding.diff.added, "loop" in finding.fix) == ([f"        {edited}"], False)
+    else:
+        assert (finding.diff, "above the loop" in finding.fix) == (None, True)

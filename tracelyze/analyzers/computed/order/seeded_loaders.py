@@ -5,26 +5,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement, trainer_examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 _OF_TORCH: Final = re.compile(
     r"\b(?:torch\.(?:random\.)?manual_seed|seed_everything|set_seed)\s*\(|(?<![\w.])manual_seed\("
 )
+_METHOD: Final = re.compile(r"\s*def train_dataloader\(self\)")
 
 
 class Seeded(NamedTuple):
-    """That line, why the order repeats, what to change, and an example."""
+    """That line, why the order repeats, what to change, and an example or an edit."""
 
     line: Location
     why: str
     fix: str
     code: str
+    diff: Diff | None = None
 
 
 def of(process: Process, loader: Mapping[str, Any]) -> Seeded | None:
@@ -55,13 +58,36 @@ def of(process: Process, loader: Mapping[str, Any]) -> Seeded | None:
     if len(found) != 1:
         return None
     (line,) = found
+    why = f"The loader is made anew for each pass, and each time line {line.line} {what} with the same seed."
+    if _is_called_by_fit(process, made):
+        fix = f"The Trainer calls {made.function} for each epoch: add its number to the seed of line {line.line}."
+        code, diff = _with_epoch(process, line)
+        return Seeded(line, why, fix, code, diff)
     once = "once, above the loop over epochs" + "; hand it over as an argument" * (given is not None)
     return Seeded(
         line,
-        why=f"The loader is made anew for each pass, and each time line {line.line} {what} with the same seed.",
+        why=why,
         fix=fix.format(line.line),
         code=f"{line.source.strip()}  # {once}",
     )
+
+
+def _is_called_by_fit(process: Process, made: Location) -> bool:
+    """Whether the line stands in the method that Lightning's `fit`, which makes the steps, asks for a loader."""
+    _, method = trainer_examples.trainer_of(process)
+    heads = recorded_text.around(process, made).values()
+    return method == "fit" and made.function == "train_dataloader" and any(_METHOD.match(one) for one in heads)
+
+
+def _with_epoch(process: Process, line: Location) -> tuple[str, Diff | None]:
+    """The line with the number of the epoch added to its seed, as an example and as an edit."""
+    own = own_statement.at(process, line)
+    call = own.only_call("manual_seed", "seed_everything", "set_seed") if own is not None else None
+    if own is None or call is None or not call.args:
+        return "seed + self.trainer.current_epoch  # in place of the seed", None
+    (seed, *_) = call.args
+    edited = own.parsed.with_parts({seed: f"{own.parsed.operand(seed)} + self.trainer.current_epoch"})
+    return own.dedented(edited), own.changed(edited)
 
 
 def example(process: Process, loader: Mapping[str, Any]) -> str:

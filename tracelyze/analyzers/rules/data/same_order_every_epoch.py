@@ -110,7 +110,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
-        diff=untold.diff if untold else None,
+        diff=untold.diff if untold else again.diff if again else None,
         location=(untold.location if untold else seeds if again or not anew else None)
         or process.loader_location(loader),
         seen_at=process.loader_location(loader),
