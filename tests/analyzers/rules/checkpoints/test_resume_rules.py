@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.rules.checkpoints.files import ADAM, LOAD, SAVE, SGD, judge
+from tests.analyzers.sites import lines_of
 
 
 def test_a_training_that_goes_on_without_its_optimizer(make) -> None:
@@ -318,3 +319,46 @@ def test_a_training_that_goes_on_from_weights_alone(make) -> None:
     assert judged(optimizer=0)[0] == "skipped", "the optimizer goes on"
     assert judged(same_model=False)[0] == "skipped"
     assert judged(fresh=2)[0] == "skipped", "a new head"
+
+
+FITS = "trainer.fit(net, train, valid)"
+
+
+@pytest.mark.parametrize(
+    ("read", "call", "code"),
+    [
+        ("net = Net.load_from_checkpoint(last)", FITS, "trainer.fit(net, train, valid, ckpt_path=last)"),
+        (
+            "net = Net.load_from_checkpoint(checkpoint_path=args.file, weights_only=False)",
+            FITS,
+            "trainer.fit(net, train, valid, ckpt_path=args.file, weights_only=False)",
+        ),
+        ('net.load_state_dict(torch.load(last)["state_dict"])', FITS, "trainer.fit(net, train, valid, ckpt_path=last)"),
+        ("net = Net.load_from_checkpoint(last)", "trainer.fit(net, train, ckpt_path=file)", ""),
+        ("net = Net.load_from_checkpoint(last)", "optimizer.step()", ""),
+    ],
+)
+@pytest.mark.parametrize(("saved", "severity"), [(-2.0, "warning"), (9.0, "info")])
+def test_a_trainer_of_lightning_is_given_the_file(make, read, call, code, saved, severity) -> None:
+    """Its lists of states are no state dicts. A loop of the script's own has no Trainer, and restores the first of
+    them. A file from before this program may be of another one, with the same keys: fine-tuning."""
+    keys = {"keys": "epoch lr_schedulers optimizer_states pytorch-lightning_version state_dict", "file": ""}
+    states = keys | {"scheduler": True, "optimizer_restored": False, "step": 0, "time": -1.0, "site": 1}
+    sites = lines_of(f"def main():\n    {read}\n    {call}\n", load=read, step=call)
+    process = make.process(
+        more={
+            "checkpoints": [SAVE | keys | {"scheduler": True, "time": saved}, LOAD | states],
+            "schedules": [{"scheduler": 0, "name": "StepLR", "step": 300}],
+        },
+        sites=sites,
+        optimizers=ADAM,
+    )
+    finding = make.check("resume-discontinuity", process)[2]
+    assert finding.title == "Training resumes without its optimizer and scheduler state"
+    assert finding.severity == severity
+    if code:
+        assert finding.fix_code.splitlines()[-1] == code
+        assert (finding.location.line, finding.seen_at.line, "max_epochs" in finding.fix) == (3, 2, True)
+    else:
+        assert 'checkpoint["optimizer_states"][0]' in finding.fix_code
+        assert finding.location.line == 2

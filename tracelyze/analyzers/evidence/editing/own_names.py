@@ -108,6 +108,8 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
     names = {
         name: "" if own.startswith("self.") and not _has_self(process, location) else own for name, own in names.items()
     }
+    if names["model"] == "self" and location is not None and _names_model(location.source):
+        names["model"] = ""  # outside of its class, as where a Trainer is given it
     forward = _forward(process, loss, model)
     there = [location.source, *recorded_text.of_function(process, location).values()] if location else []
     batch = _batch(forward, model).items()  # but for names that the place's function gives to something of its own
@@ -126,6 +128,10 @@ def _has_self(process: Process, location: Location | None) -> bool:
     those of an optimizer around another one, is nobody's."""
     there = recorded_text.of_function(process, location).values() if location is not None else ()
     return not there or any(re.search(r"(?<![\w.])self\b", line) for line in there)
+
+
+def _names_model(line: str) -> bool:
+    return re.search(r"(?<![\w.\"'])model\b(?!=(?!=))", line) is not None
 
 
 def _told(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> str:

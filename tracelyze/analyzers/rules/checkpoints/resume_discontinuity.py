@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures.states.resuming import findings, first_steps, lost_states
+from tracelyze.analyzers.signatures.states.resuming import findings, first_steps, lightning_files, lost_states
 from tracelyze.analyzers.signatures.states.resuming.lost_states import Lost
 from tracelyze.formatting import plural
 
@@ -33,6 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
         lost = _lost(process, row, facts, schedules, limits)
         if lost is not None:
+            lost = lost._replace(severity="info") if lightning_files.may_be_foreign(row, saves) else lost
             return [findings.finding(process, row, lost, facts, RULE.id, limits)]
     if first_steps.has_state(process) and not any(row["optimizer"] for row in own):
         for row in own:

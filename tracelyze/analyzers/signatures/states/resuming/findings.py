@@ -44,9 +44,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         rule=rule,
         severity=lost.severity,
         confidence="likely",
-        title=STARTS_OVER
-        if lost.how is RATES
-        else TITLES.get(lost.names[0], f"Training resumes from a checkpoint without its {lost.shown} state"),
+        title=STARTS_OVER if lost.how is RATES else TITLES.get(lost.names[0], _title(lost)),
         summary=" ".join([lost.how.said.format(**words), *effects]),
         fix=remedy.fix,
         fix_code=remedy.code,
@@ -59,6 +57,12 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is meant to start from these weights with a fresh optimizer or schedule.",
     )
+
+
+def _title(lost: Lost) -> str:
+    """Short enough for the number of a training behind it."""
+    file = "from a checkpoint " * (len(lost.names) == 1)
+    return f"Training resumes {file}without its {lost.shown} state"
 
 
 def _words(row: Row, lost: Lost, facts: Row) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.evidence.editing import own_loads, own_names, own_saves, own_statement
-from tracelyze.analyzers.signatures.states.resuming import guarded_loads
+from tracelyze.analyzers.signatures.states.resuming import guarded_loads, lightning_files
 from tracelyze.analyzers.signatures.states.resuming.first_steps import PROGRESS_KEY, never_read
 from tracelyze.analyzers.signatures.states.resuming.lost_states import (
     BARE,
@@ -58,6 +58,8 @@ def remedy(process: Process, row: Row, lost: Lost, facts: Row, fix: str) -> Reme
         return Remedy(guarded.fix, guarded.code, guarded.call or read, read if guarded.call else None)
     if lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or ""):
         return Remedy(ACCELERATE, REGISTER, read, None)
+    if lost.how is IN_FILE and (fit := lightning_files.fit_after(process, row, read, lost.shown)) is not None:
+        return Remedy(fit.fix, fit.code, fit.call, read)
     if lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
         fix += OPTIMIZER_FIRST
     written = _written(process, row) if lost.how in (NOT_IN_FILE, NEITHER_IN_FILE) else None
@@ -103,7 +105,7 @@ def _code(lost: Lost, keys: list[str], unread: list[str], made: str, saved: str)
         key = next(iter(unread or [one for one in keys if PROGRESS_KEY.search(one)]), "epoch")
         counted = key.rstrip("s") if "epoch" not in key.lower() else "epoch"
         return f'start = checkpoint["{key}"] + 1\nfor {counted} in range(start, {counted}s):\n    ...'
-    loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
+    loads = [f"{name}.load_state_dict(checkpoint{lightning_files.entry(_key(name, keys))})" for name in lost.names]
     if lost.how is RENEWED:
         target = _ASSIGNED.match(made)
         loads[0] = re.sub(r"^optimizer\b", target["name"] if target else "optimizer", loads[0])
