@@ -246,6 +246,10 @@ def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_lo
     steps = make.steps() | {"loss": losses}
     _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": own}))
     assert "The loss went from 3 to 0.000947." in finding.summary
+    summed = {"reduction": "sum", "target_shape": "4x25", "ignored": 0.2}
+    added = [row | summed | {"value": 80 * losses[row["step"]]} for row in rows]
+    _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": added}))
+    assert "The loss went from 3 to 0.000947." in finding.summary, "a sum that the script divides by its targets"
     part_of_it = [row | {"value": 2.0 - 0.01 * row["step"]} for row in rows]
     _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": part_of_it}))
     assert "The loss went from 2 to 1.81 at step 20, where it was last looked at." in finding.summary
