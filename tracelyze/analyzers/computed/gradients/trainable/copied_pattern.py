@@ -32,14 +32,16 @@ class CopiedPattern:
     def said(self) -> str:
         """What the layer is for."""
         return (
-            f"No sampled forward ran these layers: {self.stack} calls copies of {self.name}, which is their pattern "
-            "and nothing else."
+            f"No sampled forward ran these layers: {self.stack} calls copies of {self.name}, which itself only serves "
+            "as their pattern."
         )
 
     @property
     def fix(self) -> str:
         """What to do about it."""
-        return "Nothing is lost for the training. To have the model hold no such layer, make it without `self.`."
+        return (
+            "Training loses nothing by it. To keep this layer out of the model, give it to a variable, not to `self`."
+        )
 
 
 def of(process: Process, named: str, count: int, made_at: Location | None) -> CopiedPattern | None:

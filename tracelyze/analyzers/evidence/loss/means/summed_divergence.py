@@ -50,8 +50,8 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     count, each = elements.pop(), bool(divided) or bool(_OF_EACH.search(code[found[0]]))
     why = (
         f" The reconstruction is a mean over the {count:,} elements of each sample, the KL in line {found[0]} is a "
-        f"sum{'' if each else ' over the batch'}. Beside it the mean counts {'' if each else 'at least '}{count:,} "
-        "times less than the sum that the bound of a VAE takes."
+        f"sum{'' if each else ' over the batch'}. In the bound of a VAE both are sums: here the reconstruction counts "
+        f"{'' if each else 'at least '}{count:,} times too little beside the KL."
     )
     edited = _summed(own, each)
     made = None if edited or each else made_losses.made(process, loss, _CLASSES)
