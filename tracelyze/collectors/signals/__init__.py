@@ -53,7 +53,7 @@ CLASSES: Final = (
     "machine.module_hooks.ModuleHooks",
     "machine.reads.Reads",
     "gradients.live_graphs.LiveGraphs",
-    "loss.evaluation.Evaluation",
+    "evaluation.evaluation.Evaluation",
     "machine.evaluated_reads.EvaluatedReads",
     "loss.scalars.Scalars",
     "loss.reported_losses.ReportedLosses",

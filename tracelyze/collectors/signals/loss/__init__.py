@@ -1,3 +1,1 @@
-"""What is recorded of losses: their value, the arguments of loss functions, evaluation passes, values that the script
-logs.
-"""
+"""What is recorded of losses: their value, the arguments of loss functions, values that the script logs."""

@@ -19,17 +19,16 @@ from tracelyze.collectors.program.consumed.without_loader import WithoutLoader
 from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model, first_tensor
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.evaluation import passes
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
-NO_GRAPH = 3  # schema.GRAD_MODE
 MAX_GIVEN_UP = 1000  # losses that are no number, in events
 SANITY_CHECK = (0, "sanity check")  # as a callback announces it
 MAX_LOSSES = 16  # of one backward that are looked at
 NOTED_LINES = 8  # calls of a model as in training, after each evaluation, whose lines are noted
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
-NOTHING_FOUND = EvaluatedLosses()  # of a call that was made as in training, and led to no backward
 
 
 class Evaluation(Signal):
@@ -162,7 +161,7 @@ class Evaluation(Signal):
     def settled(self, call: Call, trained: bool) -> None:
         training = self._training(call) if self.program.trainings.several else None
         calls = self._passes.get(training)
-        if calls and (trained or not _same_pass(calls[-1], call)):
+        if calls and (trained or not passes.are_one(calls[-1], call)):
             self._close(training)
         if not trained:
             self._passes.setdefault(training, []).append(call)
@@ -220,66 +219,24 @@ class Evaluation(Signal):
 
     def _over(self, calls: list[Call]) -> None:
         """Emit the rows of consecutive calls."""
-        for several in _by_line(calls):
-            for one in _by_model(several):
-                self._emit_pass(one)
+        for one in passes.parted(calls):
+            self._emit_pass(one)
 
     def _emit_pass(self, calls: list[Call]) -> None:
         """Emit the row of one pass."""
-        per_model = {call.model.number: call for call in calls}
-        main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive.number))
-        holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]
-        most_in_train: dict[int, int] = {}
-        for call in calls:
-            most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive.in_train)
-        found = [_found(call) for call in calls]
-        losses, unread = sum(one.count for one in found), any(one.unread for one in found)
-        read = [one for one in found if one.reads]
-        worst = next((one for one in read if not math.isfinite(one.read_sum)), read[0] if read else None)
-        site = next((one.site for one in found if one.site is not None), None)
-        row = {
-            "time_start": calls[0].start,
-            "time_end": calls[-1].end,
-            "after_step": calls[0].step,
-            "model": main.model.number,
-            "trained": bool(holders),
-            "optimizer": self._holder(main.model) if main.holder is None else main.holder,
-            "forwards": len(calls),
-            "samples": sum(call.batch_size or 0 for call in calls),
-            "grad_mode": _grad_mode(calls),
-            "model_in_train": any(call.in_train for call in calls if call.model is main.model),
-            "modules_sensitive": sum(call.sensitive.number for call in per_model.values()),
-            "modules_in_train": sum(most_in_train.values()),
-            "modules": max((call.sensitive.kinds for call in calls), key=len) or None,
-            "dropouts": sum(call.dropouts for call in calls),
-            "repeats": sum(one.repeats for one in found),
-            "statistics": sum(call.statistics for call in calls),
-            "same_input": sum(one.same_input for one in found),
-            "losses": losses,
-            "loss": None if unread or not losses else sum(one.total for one in found) / losses,
-            "loss_is_whole": found[-1].is_whole,
-            "loader": calls[0].loader,
-            "site": site,
-            "compared": next((one.compared for one in found if one.site is not None), None),
-            "reads": sum(one.reads for one in read),
-            "read_sum": sum(one.read_sum for one in read) if read else None,
-            "read_site": None if worst is None else worst.read_site,
-            "purpose": calls[-1].declared[1] if calls[-1].declared else None,
-        }
-        late = {
-            "loss": [one.on_device for one in found if one.on_device is not None],
-            "read_sum": [one.read_on_device for one in read if one.read_on_device is not None],
-        }
-        if not row["purpose"] and not row["repeats"] and not (losses and holders):
+        models = {call.model.number: call.model for call in calls}
+        row = passes.row_of(calls, {number: self._holder(model) for number, model in models.items()})
+        if not row["purpose"] and not row["repeats"] and not (row["losses"] and row["trained"]):
             for call in calls:
                 self.program.asides.know(call)
-        names = [name for name, values in late.items() if values]
-        if names:
-            totals = [self.torch.stack([one.double() for one in late[name]]).sum() for name in names]
-            self._late.append((row, Readback(self.torch, totals, lambda r, v: _add_late(r, names, v, losses))))
+        late = passes.on_device(calls)
+        if late:
+            totals = [self.torch.stack([one.double() for one in values]).sum() for values in late.values()]
+            names = list(late)
+            self._late.append((row, Readback(self.torch, totals, lambda r, v: passes.add_late(r, names, v))))
         else:
             self._emit(row)
-        self._note_function(site)
+        self._note_function(row["site"])
 
     def _emit(self, row: dict[str, Any]) -> None:
         if not all(math.isfinite(row[name] or 0.0) for name in ("loss", "read_sum")):
@@ -316,78 +273,10 @@ class Evaluation(Signal):
         return found
 
 
-def _add_late(row: dict[str, Any], names: list[str], values: list[float], losses: int) -> None:
-    """Fill in what was on a device."""
-    for name, value in zip(names, values, strict=True):
-        row[name] = value / losses if name == "loss" else (row[name] or 0.0) + value
-
-
-def _found(call: Call) -> EvaluatedLosses:
-    return call.evaluated or NOTHING_FOUND
-
-
-def _grad_mode(calls: list[Call]) -> int:
-    """The mode in which most was kept. With autograd on, outputs without a graph come of weights that are frozen."""
-    if any(call.mode == GRAD and call.hooked for call in calls):
-        return GRAD
-    return max(NO_GRAPH if call.mode == GRAD else call.mode for call in calls)
-
-
-def _same_pass(call: Call, following: Call) -> bool:
-    if call.declared or following.declared:
-        return call.declared == following.declared
-    if call.batch is not None and following.batch is not None and call.batch.epoch != following.batch.epoch:
-        return False
-    return call.step == following.step and call.loader == following.loader
-
-
 def _is_multiple(value: float, of: float) -> bool:
     """Whether one is the other, or was divided by a whole number: accumulation."""
     ratio = value / of
     return ratio > 0.5 and math.isclose(ratio, round(ratio), rel_tol=1e-4)
-
-
-def _by_line(calls: list[Call]) -> list[list[Call]]:
-    """Calls without a loader, parted where a model begins to be called from another line: another split is evaluated.
-
-    Not where lines take turns, as they do when one batch is evaluated in two ways. The first one of a pass that is made
-    as in training may have been taken for training: its line was not noted, and is that of the next.
-    """
-    paths: dict[int, list[tuple[tuple[int, int], ...]]] = {}
-    for call in calls:
-        of_model, path = paths.setdefault(call.model.number, []), _found(call).path
-        if path and (not of_model or of_model[-1] != path):
-            of_model.append(path)
-    most = max(map(len, paths.values()))
-    if most <= 1 or any(len(of_model) != len(set(of_model)) for of_model in paths.values()):
-        return [calls]
-    parts: list[list[Call]] = [[]]
-    latest: dict[int, tuple[tuple[int, int], ...]] = {}
-    for call in calls:
-        path = _found(call).path
-        if path and latest.get(call.model.number, path) != path:
-            parts.append([])
-            latest = {}
-        if path:
-            latest[call.model.number] = path
-        parts[-1].append(call)
-    return parts
-
-
-def _by_model(calls: list[Call]) -> list[list[Call]]:
-    """The calls of a pass by the model whose losses they led to: a live and an averaged one are evaluated apart."""
-    judged = list(dict.fromkeys([call.model.number for call in calls if _found(call).count]))
-    if len(judged) < 2 or any(call.declared for call in calls):
-        return [calls]
-    parts: dict[int, list[Call]] = {number: [] for number in judged}
-    waiting: list[Call] = []
-    for call in calls:
-        waiting.append(call)
-        if _found(call).count:
-            parts[call.model.number] += waiting
-            waiting = []
-    parts[judged[-1]] += waiting
-    return list(parts.values())
 
 
 def _in_sanity_check() -> bool:
