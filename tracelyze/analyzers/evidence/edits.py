@@ -16,6 +16,8 @@ from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 STEP: Final = re.compile(r"(?P<optimizer>[A-Za-z_][\w.]*)\.step\(\)")
@@ -25,6 +27,25 @@ BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 _READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
 _STRETCH: Final = 12  # lines that one edit may show, most of them as they were
+
+
+def of_several(
+    process: Process, places: list[Location], edit: Callable[[Process, Location], Diff | None]
+) -> Diff | None:
+    """The same edit at places that stand together in one function, from the first to the last; None where one of them,
+    or what stands between them, is not known."""
+    made = [one for place in places if (one := edit(process, place)) is not None]
+    if not made or len(made) < len(places):
+        return None
+    text = recorded_text.around(process, places[0])
+    first, last = made[0].line, made[-1].line + len(made[-1].removed) - 1
+    if last - first >= _STRETCH or any(at not in text for at in range(first, last + 1)):
+        return made[0] if len(made) == 1 else None
+    removed, added = list[str](), list[str]()
+    for one in made:
+        between = [text[at] for at in range(first + len(removed), one.line)]
+        removed, added = [*removed, *between, *one.removed], [*added, *between, *one.added]
+    return Diff(made[0].file, first, removed, added)
 
 
 def clear_after_step(optimization: Optimization) -> Diff | None:

@@ -161,16 +161,20 @@ def singular(process: Process, step: int | None = None) -> Location | None:
 
 
 def singular_of(process: Process, operations: list[str]) -> Location | None:
-    """The line of the first of these operations that stands in a single line of the script, or in a single one whose
-    text keeps nothing away from 0."""
-    for operation in operations:
-        name = re.split(r" (?:at|of|by|below)\b", operation)[0]
-        lines = [one for one in process.locations("singular") if re.search(_IN_WORDS.get(name, r"(?!)"), one.source)]
-        lines = [one for one in lines if is_differentiated(process, one)]
-        found = only_of(lines) or only_of([one for one in lines if not bounds.is_bounded(process, one)])
-        if found is not None:
-            return found
-    return None
+    """The line of the first of these operations whose lines are known, as :func:`singular_together` has them."""
+    return next((lines[0] for one in operations if (lines := singular_together(process, one))), None)
+
+
+def singular_together(process: Process, operation: str) -> list[Location]:
+    """The lines of this operation whose text keeps nothing away from 0, else all its lines; none where they do not
+    stand together."""
+    name = re.split(r" (?:at|of|by|below)\b", operation)[0]
+    lines = [one for one in process.locations("singular") if re.search(_IN_WORDS.get(name, r"(?!)"), one.source)]
+    lines = [one for one in lines if is_differentiated(process, one)]
+    for found in ([one for one in lines if not bounds.is_bounded(process, one)], lines):
+        if only_of(found) is not None:
+            return sorted({one.file_line: one for one in found}.values(), key=lambda one: one.line)
+    return []
 
 
 def is_differentiated(process: Process, line: Location) -> bool:

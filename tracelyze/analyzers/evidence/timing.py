@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,27 @@ def numbers(optimization: Optimization) -> Floats:
 def step_at(optimization: Optimization, index: int) -> int:
     """The number of the step in row `index`."""
     return int(numbers(optimization)[index])
+
+
+def step_of_process(optimization: Optimization, index: int) -> int:
+    """The number of the step in row `index` among all steps of its process, whatever trains there: as events have it,
+    which count how many steps were done before them."""
+    process = optimization.process.whole or optimization.process
+    if len(process.optimizations) < 2:
+        return step_at(optimization, index)
+    return int(np.flatnonzero(process.steps["optimizer"] == optimization.optimizer)[index]) + 1
+
+
+def events_of(optimization: Optimization, kind: str) -> list[dict[str, Any]]:
+    """The events of this kind, whose steps count those of the process; of several trainings those that came with a step
+    of this optimizer, as its gradients are looked at while it steps."""
+    process = optimization.process
+    found = process.events_of(kind)
+    if process.whole is None:
+        return found
+    made = process.whole.steps["optimizer"]
+    counted = [row for row in found if row["step"] and row["step"] <= len(made)]
+    return [row for row in counted if made[row["step"] - 1] == optimization.optimizer]
 
 
 def second_at(optimization: Optimization, index: int) -> float | None:

@@ -198,3 +198,72 @@ def test_the_only_root_of_what_has_no_gradient(make, line: str, other: str, take
         assert "Line 3 can have made it" not in other_cause.summary
         later = steps | {"loss": [1.0] * 20 + [float("nan")] * 20}
         assert "Line 3 can" not in make.check("loss-nonfinite", make.process(later, sites=rows))[2].summary
+
+
+DISTANCES = """\
+def straight_line(self, codes):
+    ends = self.codes.weight.data
+    {first}
+    {second}
+    return (a + b).mean()"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "added"),
+    [
+        (
+            "a = ((ends[0] - codes) ** 2).sum(1).sqrt()",
+            "b = ((ends[1] - codes) ** 2).sum(1).sqrt()",
+            ["((ends[0] - codes) ** 2).sum(1).add(1e-8).sqrt()", "((ends[1] - codes) ** 2).sum(1).add(1e-8).sqrt()"],
+        ),
+        (
+            "a = (((ends[0] - codes) ** 2).sum(1) + 1e-8).sqrt()",  # nothing is to be changed about this one
+            "b = ((ends[1] - codes) ** 2).sum(1).sqrt()",
+            ["((ends[1] - codes) ** 2).sum(1).add(1e-8).sqrt()"],
+        ),
+        ("a = codes.norm(dim=1)", "b = torch.sqrt(self.squares(codes))", ["torch.sqrt(self.squares(codes) + 1e-8)"]),
+        ("a = (ends * codes).sum(1).sqrt().sqrt()", "b = ((ends[1] - codes) ** 2).sum(1).sqrt()", None),  # no edit
+    ],
+)
+def test_each_of_several_roots_that_stand_together_is_kept_from_zero(make, first: str, second: str, added) -> None:
+    text = DISTANCES.format(first=first, second=second)
+    rows = [*sites_of(text, singular="a = "), *[one | {"site": 9} for one in sites_of(text, singular="b = ")]]
+    event = {"step": 13, "kind": "nonfinite-gradient", "name": "codes.weight", "value": 1.0, "text": "sqrt at 0"}
+    steps = make.steps(40) | {"grads_nonfinite": [0] * 12 + [2] * 28, "grad_norm": [1.0] * 12 + [float("nan")] * 28}
+    finding = make.check("nonfinite-gradients", make.process(steps, sites=rows, events=[event]))[2]
+    if added is None:
+        assert finding.diff is None
+        assert "Line 4 calls it, too." in finding.fix
+        return
+    assert [line.split(" = ")[1] for line in finding.diff.added] == added
+    assert finding.location.line == finding.diff.line == 5 - len(added)
+    assert "too." not in finding.fix
+
+
+def test_what_broke_the_loss_of_the_second_of_two_trainings(make) -> None:
+    """Events count the steps of the process: 203 were done before the fourth of the second training."""
+    numbers = [float(step) for step in range(1, 201)]
+    lost = [0.7] * 203 + [float("inf")] * 197
+    steps = make.steps() | {"optimizer": [0] * 200 + [1] * 200, "step": numbers + numbers, "loss": lost}
+    links = [{"optimizer": number, "model": number, "step": 0} for number in (0, 1)]
+    optimizers = [{"optimizer": number, "name": "SGD"} for number in (0, 1)]
+    event = {"kind": "nonfinite-loss", "name": "", "text": "exp of too large a number", "value": 1.0, "time": 1.0}
+    text = "def update(model):\n    {line}\n    {backward}"
+    for line, backward, example in (
+        ("loss = torch.exp(criterion(x, y) / eta)", "loss.backward()", "loss = criterion(x, y) / eta"),
+        ("loss = (criterion(x, y) / eta).exp()", "scaler.scale(loss).backward()", None),
+        ("loss = criterion(x, y) / eta", "loss.backward()", None),
+        ("loss = torch.exp(scores).mean()", "loss.backward()", None),  # of many numbers: another minimum
+        ("weights = torch.exp(criterion(x, y))", "loss.backward()", None),
+    ):
+        whole = text.format(line=line, backward=backward)
+        rows = [*sites_of(whole, nonfinite=line), *[one | {"site": 9} for one in sites_of(whole, backward=backward)]]
+        process = make.process(
+            steps, sites=rows, events=[event | {"step": 203}], optimizers=optimizers, more={"links": links}
+        )
+        finding = make.check("loss-nonfinite", process)[2]
+        assert (finding.title, finding.location.line) == ("The loss of training 2 of 2 became Inf at step 4", 2)
+        assert "An exp of too large a number made it." in finding.summary
+        assert finding.fix_code == example or (example is None and "log_scale.clamp" in finding.fix_code)
+    other = make.process(steps, events=[event | {"step": 3}], optimizers=optimizers, more={"links": links})
+    assert "exp" not in make.check("loss-nonfinite", other)[2].summary

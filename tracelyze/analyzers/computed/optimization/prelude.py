@@ -49,18 +49,17 @@ def _at_the_start(optimization: Optimization, first: int) -> str:
 def what_moved_first(optimization: Optimization, first: int) -> str:
     """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
     steps = optimization.steps
-    begin = timing.step_at(optimization, first)
-    events = optimization.process.events_of("nonfinite-gradient")
+    begin = timing.step_of_process(optimization, first)
+    events = timing.events_of(optimization, "nonfinite-gradient")
     early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
+    early_at = _own_number(optimization, first, early[0]["step"]) if early else 0
     grown = outgrown(optimization, next((int(i) for i in np.flatnonzero(np.isinf(steps["grad_norm"][:first]))), first))
     if grown is not None:
         return f"The gradient norm had grown to {number(grown)} before: training blew up."
     if early and any(misplaced_clips.spread(optimization, row) for row in range(first)):
-        return f"Gradients were not finite first, at step {early[0]['step'] + 1}."
+        return f"Gradients were not finite first, at step {early_at:,}."
     if early:
-        return (
-            f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."
-        )
+        return f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early_at:,}."
     broken = broken_operation.seen(optimization.process, begin)
     risen = _risen(optimization, first)
     if broken.operations or broken.target:
@@ -89,6 +88,13 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
             "NaN or Inf, or the gradients one step earlier (sqrt or norm at 0), and so the weights."
         )
     return f"Neither loss nor gradient norm leapt before: one batch or one operation made it. {level}"
+
+
+def _own_number(optimization: Optimization, first: int, done: int) -> int:
+    """The number of the step of this training, before row `first`, at which gradients were not finite: by the steps,
+    where they say so; else from how many of its process were done, as an event has it."""
+    bad = np.flatnonzero(np.nan_to_num(optimization.steps["grads_nonfinite"][:first]) > 0)
+    return timing.step_at(optimization, int(bad[0])) if len(bad) else done + 1
 
 
 def _risen(optimization: Optimization, first: int) -> str:

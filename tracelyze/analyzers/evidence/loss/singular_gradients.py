@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import line_edits, script_lines
+from tracelyze.analyzers.evidence import edits, line_edits, script_lines
 from tracelyze.analyzers.evidence.candidates import attended_rows
 from tracelyze.analyzers.evidence.remedy import example_of
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -47,6 +48,11 @@ _CODE: Final = {
 }
 _FINITE: Final = ("sqrt at ", "a power ", "acos at ", "asin at ", "acosh at ")
 _LOGARITHMS: Final = ("log", "log2", "log10")
+_EDITS: Final = {
+    **dict.fromkeys(_LOGARITHMS, line_edits.logarithm_above_zero),
+    "a power": line_edits.power_above_zero,
+    "sqrt": line_edits.kept_from_zero,
+}
 
 
 def advice(process: Process, operations: str, place: Location | None) -> tuple[str, str, Diff | None]:
@@ -59,16 +65,19 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
     own = [one for one in named if place is not None and script_lines.singular_of(process, [one]) == place]
     operation = (own or named)[0]
     name = re.split(r" (?:at|of|by|below)\b", operation)[0]
-    diff = None
-    if own and name in _LOGARITHMS:
-        diff = line_edits.logarithm_above_zero(process, place)
-    elif own and name == "a power":
-        diff = line_edits.power_above_zero(process, place)
-    elif own and name == "sqrt":
-        diff = line_edits.kept_from_zero(process, place)
+    diff, lines = None, script_lines.singular_together(process, operation) if own else []
+    if lines and (edit := _EDITS.get(name)) is not None:
+        diff = edits.of_several(process, lines, edit)
     example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]
     code = example_of(diff) if diff else example
-    return _FIX + _BRANCH * (HIDDEN in operation), code, diff
+    others = f" {_also([one.line for one in lines[1:]])}" if lines[1:] and diff is None else ""
+    return _FIX + _BRANCH * (HIDDEN in operation) + others, code, diff
+
+
+def _also(lines: list[int]) -> str:
+    """A sentence on the other lines that hold the operation."""
+    named = listed(list(map(str, lines)), len(lines))
+    return f"Line{'s' * (len(lines) > 1)} {named} call{'s' * (len(lines) == 1)} it, too."
 
 
 def beside_a_finite_loss(operations: str) -> str:

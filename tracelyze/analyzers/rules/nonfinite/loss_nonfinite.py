@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients.explosions import exponentials
 from tracelyze.analyzers.computed.optimization import given_up
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
@@ -53,7 +54,8 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     first = int(np.argmax(bad))
     what = "NaN" if hidden or np.isnan(steps["loss"][first]) else "Inf"
     later = steps.known("loss") & np.isfinite(steps["loss"]) & ~bad & (np.arange(len(bad)) > first)
-    begin, total = timing.step_at(optimization, first), int(bad.sum())
+    begin, among_all = timing.step_at(optimization, first), timing.step_of_process(optimization, first)
+    total = int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
     of = afterwards.counted(total, int((steps.known("loss") | bad)[first:].sum()), begin)
@@ -67,12 +69,14 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     else:
         harm += afterwards.said(optimization, bad, later, limits["recovered"])
     affected = bad if since is None else np.arange(len(bad)) >= since
-    zeroed = hidden_nan.zeroed(optimization.process)
+    process, zeroed = optimization.process, hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
-    fix, code = broken_operation.fix(optimization.process, begin) or (FIX, FIX_CODE)
-    place, blew_up = broken_operation.line(optimization.process, begin), re.search("blew up|learning rate rose", before)
-    spoiled = singular_gradients.spoiled(optimization.process, begin) if not blew_up else None
-    spoiled = spoiled or lone_samples.of(optimization, first, begin) or lone_roots.of(optimization.process, begin)
+    fix, code = broken_operation.fix(process, among_all) or (FIX, FIX_CODE)
+    place, blew_up = broken_operation.line(process, among_all), re.search("blew up|learning rate rose", before)
+    spoiled = singular_gradients.spoiled(process, among_all) if not blew_up else None
+    spoiled = spoiled or lone_samples.of(optimization, first, among_all) or lone_roots.of(process, among_all)
+    if (exponential := exponentials.broken(optimization, place, among_all)) is not None:
+        fix, code = exponential.fix, exponential.code
     if spoiled:
         before, fix, code, place = f"{before} {spoiled.told}", spoiled.fix, spoiled.code or code, spoiled.place or place
     return Finding(

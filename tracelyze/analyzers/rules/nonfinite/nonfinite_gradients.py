@@ -66,7 +66,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     several = optimization.steps["backwards"][first] > 1  # The loss of one of them is known.
     filtered = hidden_nan.may_hide(optimization.process)
     unsure = filtered or several or not not_finite.loss_is_known(optimization, first)
-    events = optimization.process.events_of("nonfinite-gradient")
+    events = timing.events_of(optimization, "nonfinite-gradient")
     spread = misplaced_clips.spread(optimization, first)  # then neither the first nor their number is known
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] and not spread else ""
     operation = (events[0]["text"] or "") if events else ""
@@ -111,7 +111,9 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
 def _line(optimization: Optimization, operation: str) -> Location | None:
     """The line of the operation that can have made them, where there is only one."""
     process = optimization.process
-    return attended_rows.place(process) if operation == attended_rows.MASKED else script_lines.singular(process)
+    if operation == attended_rows.MASKED:
+        return attended_rows.place(process)
+    return script_lines.singular_of(process, operation.split(", "))
 
 
 def _number(value: float) -> float | None:

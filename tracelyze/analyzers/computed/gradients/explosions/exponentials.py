@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import edits, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.loss import broken_operation
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ def of(optimization: Optimization) -> Exponential | None:
         return None
     exponent = _exponent(own.parsed, statement.value)
     return Exponential(place, own.dedented(own.parsed.with_parts({statement.value: exponent}))) if exponent else None
+
+
+def broken(optimization: Optimization, place: Location | None, step: int) -> Exponential | None:
+    """The same, where an exponential at this line was seen to leave float32 in this step of the process."""
+    found, seen = of(optimization), broken_operation.seen(optimization.process, step).operations
+    here = found is not None and place is not None and found.place.file_line == place.file_line
+    return found if here and len(seen) == 1 and seen[0].startswith("exp ") else None
 
 
 def _exponent(parsed: ParsedLine, value: ast.expr) -> str:
