@@ -290,5 +290,5 @@ def test_padding_behind_an_end_symbol_is_left_out_there_too(
     assert finding.location.line == line
     assert finding.diff is None
     assert (finding.fix_code == "ce = nn.CrossEntropyLoss(ignore_index=0)") == (line == 56)
-    assert ("of padding and of id 2 alone" in finding.fix) == (line == 56)
+    assert ("it is only the target of id 2" in finding.fix) == (line == 56)
     assert ("If no real token has class 0" in finding.fix) == (line == 60)

@@ -38,8 +38,8 @@ _NOWHERE_ELSE: Final = (
     " Or set class {value} as ignore_index: no other target in these calls has it, so no real token is lost."
 )
 _BEHIND_END: Final = (
-    " Or set class {value} as ignore_index: it is the target of padding and of id {end} alone, which stands before the "
-    "padding of every row. If that is the end symbol, no real token is lost."
+    " Or set class {value} as ignore_index: apart from padding, it is only the target of id {end}, which stands right "
+    "before the padding of every row. If {end} is the end symbol, no real token is lost."
 )
 _HANDED: Final = (
     "Line {line} hands on the labels, in which padding is class {value} (no real token may have that class)."
