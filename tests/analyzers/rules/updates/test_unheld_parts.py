@@ -400,3 +400,10 @@ def test_an_optimizer_that_is_given_some_parts_of_a_model(make, script: str, giv
     finding = make.check("frozen-parameters", process)[2]
     assert (told in finding.summary) if told else ("This happens when" in finding.summary), finding.summary
     assert finding.fix.startswith("Give the optimizer the parameters of") == bool(told)
+
+
+def test_long_names_leave_room_for_the_sentence() -> None:
+    long = [f"base_model.model.encoder.layer.{at}.attention.self.query.lora_A.default.weight" for at in range(3)]
+    assert unheld.named(f"{', '.join(long)} and 13 more") == f"{long[0]} and 15 more"
+    assert unheld.named("0.weight, 0.bias and 2 more") == "0.weight, 0.bias and 2 more"
+    assert unheld.named("0.weight, 0.bias") == "0.weight, 0.bias"

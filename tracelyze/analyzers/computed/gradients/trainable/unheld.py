@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import (
@@ -97,6 +98,8 @@ SEVERAL: Final = 2
 """Groups of an optimizer among which parameters were divided."""
 SHOWN: Final = 4
 """Names that a sentence can bear."""
+ROOM: Final = 120
+"""Characters that these names may have, those of adapters deep in a model among them; a longer one stands alone."""
 NAMED: Final = 45
 """Characters of the names that a title has room for."""
 
@@ -115,8 +118,10 @@ def named(names: str) -> str:
     if all(map(tensor_names.is_nameless, each)):
         shapes = dict.fromkeys(one.removeprefix(tensor_names.NAMELESS) for one in each)
         return f"tensors of shape {listed(shapes, most=SHOWN)}"
-    rest = len(each) - SHOWN + (int(more.partition(" ")[0].replace(",", "")) if more else 0)
-    return names if len(each) <= SHOWN else f"{', '.join(each[:SHOWN])} and {rest:,} more"
+    lengths = accumulate(len(one) for one in each)
+    shown = [one for one, length in zip(each[:SHOWN], lengths, strict=False) if length <= ROOM] or each[:1]
+    rest = len(each) - len(shown) + (int(more.partition(" ")[0].replace(",", "")) if more else 0)
+    return f"{', '.join(shown)} and {rest:,} more" if rest else names
 
 
 def _passed_over(names: str, groups: int) -> str:
