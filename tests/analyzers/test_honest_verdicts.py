@@ -192,6 +192,7 @@ LOG_ERROR = "error = F.mse_loss(torch.log1p(out), torch.log1p(count))"
     ("source", "function", "named"),
     [
         (LOG_ERROR, "validate", True),
+        (LOG_ERROR.replace("out)", "scaled)"), "validate", True),
         ("error = (out + 1).log().sub(count.log()).abs().mean()", "validate", True),
         (LOG_ERROR.replace("out)", "out.clamp(min=0))").replace("count)", "count.clamp(min=0))"), "validate", False),
         ("error = F.mse_loss(out, count)", "validate", False),
@@ -201,6 +202,7 @@ LOG_ERROR = "error = F.mse_loss(torch.log1p(out), torch.log1p(count))"
 )
 def test_the_logarithm_that_an_evaluation_takes_is_named(make, source: str, function: str, named: bool) -> None:
     """Where it is the only one of the function that evaluates, and bounds nothing itself."""
+    bounded = "torch.log1p(out.clamp_min(0)), torch.log1p(count)"
     at = {"file": "train.py", "function": "validate", "source": "out = model(x)", "line": 20, "site": 1}
     taken = {"file": "train.py", "function": function, "source": source, "line": 21, "site": 2, "role": "singular"}
     evals = make.evals() | {"loss": [1.0, *[float("nan")] * (len(make.evals()["loss"]) - 1)]}
@@ -208,7 +210,8 @@ def test_the_logarithm_that_an_evaluation_takes_is_named(make, source: str, func
     finding = make.check("validation-nonfinite", make.process(evals=evals, sites=[at, taken]))[2]
     assert ("Line 21 takes the log" in finding.summary) == named
     assert finding.location.line == (21 if named else 20)
-    assert ("min()" in finding.fix_code) == named
+    assert ("min()" in finding.fix_code or bounded in finding.fix_code) == named
+    assert (bounded in finding.fix_code) == (named and source == LOG_ERROR), "what the model predicts, and no other"
     assert finding.fix.startswith("Look at what line 21" if named else "Check the inputs")
 
 

@@ -108,21 +108,35 @@ def measured(process: Process, evaluation: Location | None, told: str) -> Prepar
     if evaluation is None or evaluation.file_function in process.functions("backward", "training-call"):
         return None
     places = {one.line: one for one in process.locations("singular") if one.file_function == evaluation.file_function}
-    found: list[tuple[Location, str, list[str]]] = []
+    found: list[tuple[Location, str, OwnStatement, list[ast.expr]]] = []
     for line in places.values():
         own = own_statement.at(process, line)
         if own is None or _REPORTS.match(line.source) or bounds.is_bounded(process, line):
             continue
         for name in _EDGES:
-            taken = [own.parsed.operand(one) for call in own.parsed.calls(name) if (one := _taken(call)) is not None]
-            taken = [one for one in taken if not _BOUNDS.search(one)]
-            found += [(line, name, taken)] if taken else []
+            taken = [one for call in own.parsed.calls(name) if (one := _taken(call)) is not None]
+            taken = [one for one in taken if not _BOUNDS.search(own.parsed.text_of(one))]
+            found += [(line, name, own, taken)] if taken else []
     if len(found) != 1:
         return None
-    line, name, texts = found[0]
+    line, name, own, taken = found[0]
     said = f"Line {line.line} takes the {name} of what it does not bound itself: {_EDGES[name]}."
-    code = f"# right before line {line.line}\nprint({', '.join(f'{one}.min()' for one in dict.fromkeys(texts))})"
+    code = _predictions_bounded(evaluation, own, taken) if name == "log1p" else ""
+    least = ", ".join(f"{one}.min()" for one in dict.fromkeys(map(own.parsed.operand, taken)))
+    code = code or f"# right before line {line.line}\nprint({least})"
     return Prepared(f"{told} {said}", _MEASURES.format(line, name), code, line)
+
+
+def _predictions_bounded(evaluation: Location, own: OwnStatement, taken: list[ast.expr]) -> str:
+    """The statement with the variable bounded that holds what the model predicts; empty where it takes none such."""
+    called = parsed_line.of(evaluation)
+    assigned = called.statement.targets if called is not None and isinstance(called.statement, ast.Assign) else []
+    names = [one.id for one in assigned if isinstance(one, ast.Name)]
+    predicted = [one for one in taken if own.parsed.text_of(one) in names]
+    if not predicted or not own.is_whole:
+        return ""
+    text = own.parsed.with_parts({one: f"{own.parsed.text_of(one)}.clamp_min(0)" for one in predicted})
+    return f"# 0: the least value of a count or a price\n{own.dedented(text)}"
 
 
 def _taken(call: ast.Call) -> ast.expr | None:
