@@ -485,6 +485,38 @@ def test_a_split_with_a_seed_or_for_one_call_is_not_drawn_anew(make, old: str, n
     assert finding.fix.startswith("Split once, by sample")
 
 
+HALVES = """\
+    def split(self):
+        return random_split(self.full, [80, 20])
+
+    def train_dataloader(self):
+        train, _ = self.split()
+
+    def val_dataloader(self):
+        _, held = self.split()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "anew"),
+    [
+        ("", "", True),
+        ("_, held = self.split()", "return loader(self.split()[1], text.split()[0])", True),
+        ("_, held = self.split()", "train, held = self.split()", False),  # as in rounds of a cross-validation
+        ("_, held = self.split()", "self.others, _ = self.split()", False),
+        ("_, held = self.split()", "_, held = self.split(self.other)", False),
+        ("_, held = self.split()", "held = self.held", False),
+    ],
+)
+def test_two_calls_of_a_split_that_take_a_part_each(make, old: str, new: str, anew: bool) -> None:
+    text = HALVES.replace(old, new) if old else HALVES
+    site = {"site": 5, "role": "split", "file": "t.py", "line": 2, "function": "split", "excerpt": text}
+    site |= {"source": "return random_split(self.full, [80, 20])", "excerpt_line": 1}
+    finding = judge_sites(make, passes(list(range(3200)), list(range(3000, 3800))), [site])
+    assert (finding.diff is not None) is anew
+    assert finding.fix.startswith("Line 2 draws another split at each call of split (lines 5 and 8)") is anew
+
+
 SETUP = """\
     def setup(self, stage=None):
         self.train_set, self.val_set = random_split(self.full, [80, 20])

@@ -118,6 +118,34 @@ def test_zero_gradients_of_an_optimizer_that_holds_nothing_trainable(make) -> No
     assert make.check("zero-gradients", make.process(without))[0] == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("wraps", "line", "function", "told"),
+    [
+        ("net = get_peft_model(net, lora)", 8, "main", True),
+        ("net = get_peft_model(net, lora)", 2, "main", False),  # above the optimizer: something else freezes
+        ("net = get_peft_model(net, lora)", 8, "wrapped", False),  # which may be called before
+        ("net = Net(lora)", 8, "main", False),
+    ],
+)
+def test_adapters_that_are_put_in_after_the_optimizer_was_made(
+    make, wraps: str, line: int, function: str, told: bool
+) -> None:
+    """PEFT freezes what the optimizer holds, and the optimizer never gets the adapters."""
+    source = "optimizer = AdamW(net.head.parameters(), lr=4e-3)"
+    made = {"site": 1, "role": "optimizer", "file": "a.py", "line": 4, "function": "main", "source": source}
+    module = {"site": 2, "role": "module", "file": "a.py", "line": line, "function": function, "source": wraps}
+    called = made | {"site": 3, "role": "training-call", "line": 20, "function": "fit", "source": "loss = net(x)"}
+    steps = make.steps() | {"parameters": [0] * COUNT}
+    held = [{"optimizer": 0, "name": "AdamW", "parameters": 2, "made_at": 1}]
+    sites = [one | {"excerpt": one["source"], "excerpt_line": one["line"]} for one in (made, module, called)]
+    _, _, finding = make.check("zero-gradients", make.process(steps, optimizers=held, sites=sites))
+    assert ("Line 8 calls get_peft_model after the optimizer was made" in finding.summary) is told
+    assert ("(line 4), and what is made of it, below line 8" in finding.fix) is told
+    example = "optimizer = AdamW([p for p in net.parameters() if p.requires_grad], lr=4e-3)"
+    assert (example in finding.fix_code) is told
+    assert finding.location.line == 4
+
+
 def test_zero_gradients_lets_one_of_two_optimizers_rest(make) -> None:
     steps = make.steps() | {
         "optimizer": [index % 2 for index in range(COUNT)],

@@ -13,6 +13,7 @@ from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
@@ -46,15 +47,15 @@ def at(process: Process, split: Location | None, read: Location | None) -> Redra
     by_method = isinstance(call.func, ast.Attribute) and name == "train_test_split"
     argument, seed = _OF_TORCH if name == "random_split" else _OF_METHOD if by_method else _OF_FUNCTION
     edit = own.changed(own.with_argument((name,), argument, seed))
-    function, called, stages = split.function.rpartition(".")[2], _for_parts(process, split), _stages(process, split)
     if edit is None:
         return None
+    called, stages = _for_parts(process, split) or _for_halves(process, split), _stages(process, split)
     if len(called) > 1:
         lines = sorted(set(called))
         where = f"line{'s' * (len(lines) > 1)} {listed([str(one) for one in lines], most=_SHOWN)}"
         return Redrawn(
-            f"Line {split.line} draws another split at each call of {function} ({where}): give it a seed, or split "
-            "once and take both parts of that.",
+            f"Line {split.line} draws another split at each call of {_name(split)} ({where}): give it a seed, or "
+            "split once and take both parts of that.",
             edit,
         )
     stage = _STAGE.search(read.source) if read is not None else None
@@ -70,7 +71,7 @@ def at(process: Process, split: Location | None, read: Location | None) -> Redra
 
 def _stages(process: Process, split: Location) -> list[str]:
     """The methods of a trainer that call the setup() of a data module, in which the data are split for every stage."""
-    if split.function.rpartition(".")[2] != "setup":
+    if _name(split) != "setup":
         return []
     text = recorded_text.of_function(process, split)
     if any(re.search(r"\bstage\b|\bhasattr\b|\bis None\b", line) for at, line in text.items() if "def " not in line):
@@ -82,20 +83,63 @@ def _stages(process: Process, split: Location) -> list[str]:
 def _for_parts(process: Process, split: Location) -> list[int]:
     """The lines that call the function, once for each call, if each call is for a part of its own and of the same
     data: no argument differs but one, which says the part."""
-    function = split.function.rpartition(".")[2]
-    calls: list[tuple[int, ast.Call]] = []
-    for number, text in sorted(recorded_text.of_file(process, split.file).items()):
-        line = parsed_line.parse(text.strip())
-        calls += [(number, one) for one in line.calls(function)] if line is not None else []
+    calls = _calls(process, split)
     forms, parts = set(), set()
-    for _, call in calls:
-        given = [("", one) for one in call.args] + [(one.arg or "", one.value) for one in call.keywords]
+    for _, _, call in calls:
+        given = _given(call)
         said = [(name, one) for name, one in given if _says_part(name, one)]
         if len(said) != 1:
             return []
         forms.add(tuple((name, ast.dump(one)) for name, one in given if (name, one) not in said))
         parts.add(ast.dump(said[0][1]))
-    return [number for number, _ in calls] if len(forms) == 1 and len(parts) == len(calls) else []
+    return [number for number, _, _ in calls] if len(forms) == 1 and len(parts) == len(calls) else []
+
+
+def _for_halves(process: Process, split: Location) -> list[int]:
+    """The lines that call the function, once for each call, if each call is given the same, and takes a part of its own
+    of what is returned: `train, _ = split()` here, `_, held = split()` there."""
+    calls = [(number, line, call) for number, line, call in _calls(process, split) if _is_own(call)]
+    forms = {tuple((name, ast.dump(one)) for name, one in _given(call)) for _, _, call in calls}
+    parts = {_taken(line, call) for _, line, call in calls}
+    apart = None not in parts and len(parts) == len(calls)
+    return [number for number, _, _ in calls] if len(forms) == 1 and apart else []
+
+
+def _calls(process: Process, split: Location) -> list[tuple[int, ParsedLine, ast.Call]]:
+    """The recorded calls of functions that are called like the one that splits, in its file."""
+    calls: list[tuple[int, ParsedLine, ast.Call]] = []
+    for number, text in sorted(recorded_text.of_file(process, split.file).items()):
+        line = parsed_line.parse(text.strip())
+        calls += [(number, line, one) for one in line.calls(_name(split))] if line is not None else []
+    return calls
+
+
+def _name(split: Location) -> str:
+    """What the function is called that the split stands in."""
+    return split.function.rpartition(".")[2]
+
+
+def _given(call: ast.Call) -> list[tuple[str, ast.expr]]:
+    """The arguments, with their names where they have any."""
+    return [("", one) for one in call.args] + [(one.arg or "", one.value) for one in call.keywords]
+
+
+def _is_own(call: ast.Call) -> bool:
+    """Whether it calls a function by its name, or a method of the same object: texts have a split(), too."""
+    return isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("self.")
+
+
+def _taken(line: ParsedLine, call: ast.Call) -> int | None:
+    """Which part the line takes of what the call returns, by its number; None where it takes all, or several."""
+    statement = line.statement
+    targets = statement.targets if isinstance(statement, ast.Assign) and statement.value is call else []
+    if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
+        names = [one.id if isinstance(one, ast.Name) else "" for one in targets[0].elts]
+        kept = [at for at, name in enumerate(names) if not name.startswith("_")]
+        return kept[0] if len(kept) == 1 else None
+    numbers = [one.slice for one in ast.walk(line.tree) if isinstance(one, ast.Subscript) and one.value is call]
+    number = numbers[0].value if numbers and isinstance(numbers[0], ast.Constant) else None
+    return number if isinstance(number, int) else None
 
 
 def _says_part(name: str, given: ast.expr) -> bool:

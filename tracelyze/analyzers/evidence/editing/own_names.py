@@ -53,7 +53,7 @@ _CLIPPED: Final = re.compile(
 )
 _PLAIN_STEP: Final = re.compile(r"^(?P<indent>[ \t]*)optimizer\.step\(\)", re.MULTILINE)
 _TEXT: Final = re.compile(r"""(?P<string>(?P<f>f?)(?:"[^"\n]*"|'[^'\n]*'))|(?P<comment>\#[^\n]*)""")
-_OF_ALL: Final = "if id(p) not in held"
+_OF_ALL: Final = re.compile(r"if id\(p\) not in held|if p\.requires_grad")
 """In an example that goes over all parameters of a model."""
 _FORWARD_LINES: Final = 5  # lines above the loss among which the model is called
 
@@ -95,7 +95,7 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
     ways = {(match["holder"], match["method"]) for match in passed}
     loss = backward or _told(process, "backward", _PASSED_BACKWARD, location)
     model = model_at(process, location)
-    model = _whole(process, location, model) if _OF_ALL in code else model
+    model = _whole(process, location, model) if _OF_ALL.search(code) else model
     names = {
         "loss": loss if "." not in loss or "loss = " not in code else "",
         "model": model,

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
+
+
+_FREEZE_FIRST: Final = (
+    "Hand the optimizer what is to be trained, and let that require a gradient: freeze first, then add the new layers, "
+    "then make the optimizer; or switch them on again behind the lines that freeze."
+)
+_TRAINABLE_NOW: Final = "print([name for name, p in model.named_parameters() if p.requires_grad])  # trainable now"
+_WRAPS: Final = " Line {line} calls get_peft_model after the optimizer was made: it freezes the weights of before."
+_MAKE_BELOW: Final = (
+    "Make the optimizer (line {made}), and what is made of it, below line {line}, of the parameters that require a "
+    "gradient there."
+)
 
 
 def is_so(optimization: Optimization, trained: Mask, least: int) -> bool:
@@ -33,21 +48,20 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
     count = int(trained.sum())
     held = optimization.facts.get("parameters")
     of = f"none of the {plural(held, 'tensor')}" if held else "nothing"
+    wrapped = _wrapped_below(optimization)
+    made = optimization.made_at
     return Finding(
         rule=rule,
         severity="critical",
         confidence="certain",
         title=f"The optimizer holds nothing trainable in all {plural(count, 'step')}: nothing was learned",
         summary=(
-            f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
-            "could give them gradients. Backward did run, so something else requires a gradient, other weights or an "
-            "input, but this optimizer does not hold it."
+            f"Whenever it stepped, {of} that the optimizer holds had requires_grad set, so no backward could give them "
+            "gradients. Backward did run, so something else requires a gradient, other weights or an input, but this "
+            f"optimizer does not hold it.{_WRAPS.format(line=wrapped.line) if wrapped else ''}"
         ),
-        fix=(
-            "Hand the optimizer what is to be trained, and let that require a gradient: freeze first, then add the new "
-            "layers, then make the optimizer; or switch them on again behind the lines that freeze."
-        ),
-        fix_code="print([name for name, p in model.named_parameters() if p.requires_grad])  # what can be trained now",
+        fix=_MAKE_BELOW.format(made=made.line, line=wrapped.line) if made and wrapped else _FREEZE_FIRST,
+        fix_code=(_of_the_trainable(optimization, wrapped) if wrapped else "") or _TRAINABLE_NOW,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, int(np.argmax(trained))),
@@ -57,9 +71,29 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
             Evidence("steps after a backward", count, "steps"),
         ],
         cost=timing.cost_of(optimization, trained),
-        location=optimization.made_at or optimization.step_location,
+        location=made or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "nothing to train")]),
         excluded=["Steps that a loss scaler skipped are not counted."],  # those with a loss of zero are
         false_alarm="A model that is frozen on purpose, in a loop that only pretends to train.",
     )
+
+
+def _wrapped_below(optimization: Optimization) -> Location | None:
+    """The only line that puts adapters into a model, where it stands below the one that makes the optimizer."""
+    made = optimization.made_at
+    wrapping = [one for one in optimization.process.locations("module") if "get_peft_model(" in one.source]
+    if made is None or len(wrapping) != 1 or wrapping[0].file_function != made.file_function:
+        return None
+    return wrapping[0] if wrapping[0].line > made.line else None
+
+
+def _of_the_trainable(optimization: Optimization, wrapped: Location) -> str:
+    """The statement that makes the optimizer, with what can be trained once the model is wrapped."""
+    own, wraps = own_statement.at(optimization.process, optimization.made_at), parsed_line.of(wrapped)
+    call = own.only_call(str(optimization.facts.get("name"))) if own is not None and own.is_whole else None
+    model = wraps.statement.targets[0] if wraps is not None and isinstance(wraps.statement, ast.Assign) else None
+    if own is None or wraps is None or call is None or model is None or not call.args:
+        return ""
+    trainable = f"[p for p in {wraps.text_of(model)}.parameters() if p.requires_grad]"
+    return f"# below line {wrapped.line}:\n{own.dedented(own.parsed.with_parts({call.args[0]: trainable}))}"
