@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import batch_lines, pictures
 from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -16,9 +17,11 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.draws import Part
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
-_FROM_TORCH = "Draw from torch's generator, which the loader seeds in each worker, or seed one by it for each sample."
-_FROM_TORCH_CODE = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
+HELD = ["own"]  # the generator that the dataset itself holds
+FROM_TORCH = "Draw from torch's generator, which the loader seeds in each worker, or seed one by it for each sample."
+FROM_TORCH_CODE = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -46,27 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, several: list[list[Part]], equal: list[str], limits: Limits) -> Finding:
     loader = next(row for row in process.loaders.records() if row["loader"] == several[0][0].loader)
     workers, name = len(several[0]), draws.names(equal)
-    held = equal == ["own"]
-    made, drawn = process.loader_location(loader), batch_lines.draws(process, equal)
-    seeds = None if held else process.location("worker-seed")
-    line = seeds or drawn or process.site(loader.get("read_by"))
-    where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
-    maker = held_generators.made(process) if held else None
-    where = f" Line {maker.line} makes it: {maker.source}.{where}" if maker is not None else where
-    there = f" (line {made.line})" if made is not None and line is not None else ""
-    # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
-    change, seen = (made, line) if held and made is not None else (line or made, made)
-    fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
-    if seeds is not None:
-        fix = f"Seed with the worker's own seed in line {seeds.line}, which runs in each worker."
-    code = generator_seeds.in_each_worker(process, equal)
-    code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
-    if held and held_generators.by_trainer(process, loader):
-        place = maker
-        remade = held_generators.in_each_worker(process, place) if place is not None else ""
-        change, seen = (place or drawn or change), (drawn if place is not None else made)
-        fix = held_generators.FIX.format(place.line) if place is not None and remade else _FROM_TORCH
-        code = remade or _FROM_TORCH_CODE
+    remedy, seen = _remedy(process, loader, equal)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -75,23 +58,49 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         summary=(
             f"Loading the samples draws from {name}, and {workers} workers began "
             f"{'their first pass' if len(several) == 1 else plural(len(several), 'pass')} with it in the same state"
-            + (": each has a copy of the dataset and its generator. " if held else ". ")
-            + f"Batches of different workers get the same augmentation, in the same order.{where}"
+            + (": each has a copy of the dataset and its generator. " if equal == HELD else ". ")
+            + f"Batches of different workers get the same augmentation, in the same order.{remedy.why}"
         ),
-        fix=fix,
-        fix_code=code,
-        diff=generator_seeds.in_place(process, seeds, equal),
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=1,
         evidence=[
             Evidence("workers in the same state", workers, "workers", *limits.against("workers")),
             Evidence("passes in which they were", len(several), "passes"),
             Evidence("generator", name),
         ],
-        location=change,
+        location=remedy.place,
         seen_at=seen,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Random numbers that change nothing in the samples.",
     )
+
+
+def _remedy(process: Process, loader: dict[str, Any], equal: list[str]) -> tuple[Remedy, Location | None]:
+    """What to change, and the line at which it was seen."""
+    made, drawn = process.loader_location(loader), batch_lines.draws(process, equal)
+    maker = held_generators.made(process) if equal == HELD else None
+    why = f" Line {maker.line} makes it: {maker.source}." if maker is not None else ""
+    why += f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
+    if equal == HELD and held_generators.by_trainer(process, loader):
+        remade = held_generators.in_each_worker(process, maker) if maker is not None else ""
+        if maker is not None and remade:
+            return Remedy(held_generators.FIX.format(maker.line), remade, maker, why=why), drawn
+        seen = drawn if maker is not None else made
+        return Remedy(FROM_TORCH, FROM_TORCH_CODE, maker or drawn or made, why=why), seen
+    seeds = process.location("worker-seed") if equal != HELD else None
+    line = seeds or drawn or process.site(loader.get("read_by"))
+    code = generator_seeds.in_each_worker(process, equal)
+    code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
+    if seeds is not None:
+        fix = f"Seed with the worker's own seed in line {seeds.line}, which runs in each worker."
+        return Remedy(fix, code, seeds, generator_seeds.in_place(process, seeds, equal), why), made
+    there = f" (line {made.line})" if made is not None and line is not None else ""
+    fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
+    if equal == HELD and made is not None:  # nothing changes where it draws: each worker gets one, through the loader
+        return Remedy(fix, code, made, why=why), line
+    return Remedy(fix, code, line or made, why=why), made
 
 
 RULE = Rule(
