@@ -63,6 +63,7 @@ MEANS = {
     "another term": lambda s: of_each(s)[COUNTS].mean() + 0.01 * HEAD.weight.square().sum(),
 }
 WEIGHED = {
+    "smoothed by hand": (lambda s: (0.9 * surprise(s)[COUNTS] - 0.1 * s.log_softmax(-1)[COUNTS].mean(-1)).mean(), 0.9),
     "divided": (lambda s: (of_each(s) * MASK).sum() / MASK.sum() / 8, 1 / 8),
     "a sum": (lambda s: of_torch(s, reduction="sum"), NUMBER),
     "a sum over the step": (lambda s: (of_each(s) * MASK).sum() / torch.tensor(24.0), NUMBER / 24),
@@ -73,6 +74,9 @@ OTHER = {
     "no classes": lambda s: ((s.sum(-1) - 1).square() * MASK).sum() / MASK.sum(),
     "weights of classes": lambda s: of_torch(s, weight=torch.rand(V)),
     "two of them": lambda s: of_torch(s) + of_each(s).mean(),
+    "what is taken off": lambda s: HEAD.weight.sum() - of_torch(s),
+    "two of each target": lambda s: (surprise(s) + of_each(s))[COUNTS].mean(),
+    "a sum of other sizes": lambda s: (surprise(s) + s.square().mean()).mean(),
     "means of rows": lambda s: ((of_each(s) * MASK).sum(1) / MASK.sum(1)).mean(),
     "trained factor": lambda s: of_torch(s) * HEAD.bias.sum(),
 }

@@ -163,6 +163,12 @@ def test_labels_of_a_metric_are_not_those_that_are_trained_on(text: str, found: 
     assert roles.lines(code) == [("labels", 2)] * found
 
 
+@pytest.mark.parametrize(("function", "found"), [("compute_loss", True), ("evaluate", False)])
+def test_the_mean_of_a_loss_that_a_trainer_asks_for(function: str, found: bool) -> None:
+    *_, code = codes(f"def {function}(self, x):\n    loss = x.mean()\n    return loss")
+    assert roles.lines(code) == [("trainer-mean", 2)] * found
+
+
 @pytest.mark.parametrize(("function", "found"), [("forward", True), ("__init__", False)])
 def test_a_dropout_that_is_made_anew(function: str, found: bool) -> None:
     *_, code = codes(f"def {function}(self, x):\n    return nn.Dropout(0.1)(x)")

@@ -103,8 +103,12 @@ def test_a_mean_that_a_trainer_takes_to_be_divided(make, function, code) -> None
     _, _, finding = make.check("unscaled-accumulation", make.process(steps, optimizers=adam, sites=sites))
     assert (finding.severity, finding.confidence, finding.location.line) == ("warning", "likely", 3)
     assert code in finding.fix_code
-    unclipped = make.process(steps | {"clips": [0] * COUNT}, optimizers=adam, sites=sites)
-    assert make.check("unscaled-accumulation", unclipped)[2].severity == "info"
+    assert "gradient clipping" in finding.summary
+    measured = {"clip_max_norm": [float("inf")] * COUNT}  # as under max_grad_norm=0
+    for unclipped in ({"clips": [0] * COUNT}, measured):
+        process = make.process(steps | unclipped, optimizers=adam, sites=sites)
+        finding = make.check("unscaled-accumulation", process)[2]
+        assert (finding.severity, "gradient clipping" in finding.summary) == ("info", False)
 
 
 @pytest.mark.parametrize(

@@ -442,6 +442,33 @@ def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:
     assert "backward()" not in finding.fix_code, "the Trainer calls it"
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("flat = logp.mean(dim=1)\nloss = each.mean()\nreturn (loss, out) if both else loss", 62),
+        ("flat = logp.mean()\nloss = each.mean()\nreturn (loss, out) if both else loss", 62),
+        ("flat = logp.mean(dim=1)\nloss = each.mean()\nreturn total", 90),
+        ("loss = each.mean()\nloss = loss + other.mean()\nreturn loss", 61),
+        ("flat = logp.mean(1)\nreturn each.mean()\n", 62),
+    ],
+)
+def test_a_mean_that_is_written_out_for_a_trainer(make, text: str, line: int) -> None:
+    """The line whose mean compute_loss returns, where one line does so; a term that is added to it stays."""
+    lines = text.split("\n")
+    at = {"file": "a.py", "function": "Own.compute_loss", "excerpt": "\n".join(f"    {one}" for one in lines)}
+    sites = [
+        {"site": n, "role": "trainer-mean", "line": 61 + n, "source": one, "excerpt_line": 61} | at
+        for n, one in enumerate(lines)
+        if ".mean(" in one
+    ]
+    sites.append({"site": 8, "role": "training-call", "line": 60, "source": "out = model(x)"} | at | {"excerpt": None})
+    sites.append({"site": 9, "role": "backward", "file": "a.py", "line": 90, "source": "trainer.train()"})
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    called = [row | {"site": None} for row in loss_rows(calls(make, ignored=UNEQUAL))]
+    finding = make.check("unequal-microbatch-weights", make.process(steps, sites=sites, more={"loss_calls": called}))[2]
+    assert (finding.location.line, "each.sum() / num_items_in_batch" in finding.fix_code) == (line, line != 90)
+
+
 def test_sums_and_equal_numbers_are_no_fault(make) -> None:
     rule = "unequal-microbatch-weights"
     assert make.check(rule, calls(make, ignored=[0.5, 0.4, 0.45, 0.5] * 10))[0] == "passed"

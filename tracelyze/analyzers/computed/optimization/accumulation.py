@@ -206,6 +206,14 @@ def _as_the_function_gave_them(optimization: Optimization, alike: Mask) -> Mask:
     return np.array([abs(np.mean(given[step]) - losses[step]) <= _SAME * losses[step] for step in known], dtype=bool)
 
 
+def clips(steps: Table) -> bool:
+    """Whether gradients are clipped to a norm; to an infinite one they are measured alone, as the Trainer of
+    transformers does under max_grad_norm=0. Of recordings that lack the norm, whether clipping was called."""
+    called = np.nan_to_num(steps["clips"]) > 0
+    most = steps["clip_max_norm"]
+    return bool((called & ~np.isinf(most)).any())
+
+
 def cut(steps: Table) -> float:
     """The share of the steps whose gradients were longer than they were clipped to."""
     if not (steps.has("clip_max_norm") and steps.has("grad_norm")):

@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.data import texts
 from tracelyze.analyzers.computed.targets.of_microbatches import OF_TORCH
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.loss import of_trainer
 from tracelyze.analyzers.evidence.loss.means import divided
 
 if TYPE_CHECKING:
@@ -129,6 +130,9 @@ def _by_call(optimization: Optimization, loss: Location | None) -> str:
     """For a loss that the Trainer of transformers asks for; for a loop with a model of theirs; for any other loop, by
     its own call of the loss where that is known."""
     place = optimization.loss_location
+    over = of_trainer.over_the_step(optimization.process, loss)
+    if over and loss == of_trainer.mean(optimization):
+        return IN_COMPUTE_LOSS.format("") + over
     if place is not None and place.function.rpartition(".")[2] == "compute_loss":
         summed = divided.summed(optimization.process, loss, OF_TORCH, "num_items_in_batch")
         return IN_COMPUTE_LOSS.format("" if summed else OTHERS_STAY) + (summed or SUMMED)

@@ -25,6 +25,7 @@ OF_METHOD: Final = (
     "trainer.loss_is_scaled_for_ga = False  # before trainer.train(), transformers 5\n"
     "trainer.model_accepts_loss_kwargs = False  # instead of it, before version 5"
 )
+OR_SUMMED: Final = "# or, in compute_loss:\n"
 FUNCTION: Final = (
     "Return a sum over the targets, divided by num_items_in_batch: the Trainer gives that number of all batches of a "
     "step to a compute_loss_func, and divides what it returns by nothing."
@@ -45,11 +46,47 @@ def method(optimization: Optimization) -> Location | None:
     return next((one for one in lines if one.function.rpartition(".")[2] == "compute_loss"), None)
 
 
+def mean(optimization: Optimization) -> Location | None:
+    """The only line of that method that takes the mean which it returns, as `loss = token_loss.mean()` does."""
+    process = optimization.process
+    found = [one for one in process.locations("trainer-mean") if _mean_returned(process, one) is not None]
+    return found[0] if len(found) == 1 and method(optimization) is not None else None
+
+
+def over_the_step(process: Process, place: Location | None) -> str:
+    """The statement there with the sum over the targets of the whole step in place of the mean; empty at another."""
+    own, call = own_statement.at(process, place), _mean_returned(process, place)
+    if own is None or call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    each = own.parsed.text_of(call.func.value)
+    return own.dedented(own.parsed.with_parts({call: f"{each}.sum() / num_items_in_batch"}))
+
+
+def _mean_returned(process: Process, place: Location | None) -> ast.Call | None:
+    """The mean over all elements that a whole statement returns, or assigns to what its function returns."""
+    own = own_statement.at(process, place)
+    statement = own.parsed.statement if own is not None and own.is_whole else None
+    call = statement.value if isinstance(statement, ast.Return | ast.Assign) else None
+    if place is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr != "mean" or call.args or call.keywords:
+        return None
+    if isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+        if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+            return None
+        returns = re.compile(rf"\s*return\b.*\b{target.id}\b")
+        if not any(map(returns.match, recorded_text.of_function(process, place).values())):
+            return None
+    return call
+
+
 def remedy(optimization: Optimization, count: int) -> tuple[str, str]:
     """Words and an example, where so many batches make a step."""
     process, place = optimization.process, optimization.loss_location
     if method(optimization) is not None:
-        return METHOD, OF_METHOD
+        summed = over_the_step(process, mean(optimization))
+        return METHOD, f"{OF_METHOD}\n{OR_SUMMED}{summed}" if summed else OF_METHOD
     around = recorded_text.around(process, place).values() if place else ()
     if any(name in line for line in around for name in _NAMES):
         return FUNCTION, _summed(process, place) or OF_FUNCTION

@@ -66,14 +66,14 @@ def _finding(
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
-    cut = accumulation.cut(optimization.steps)
+    cut, clips = accumulation.cut(optimization.steps), accumulation.clips(optimization.steps)
     at_most, but = ("up to ", f": clipping cut it in {share_of(cut, 'steps')}") if cut else ("", "")
     effect = (
         f"With {called} each update is {at_most}{count} times as large as that of one large batch, as if the learning "
         f"rate were {count} times higher{but}."
         if matters
         else f"{name} {'divides' if accumulation.evens_out(name) else 'may divide'} most of that out again, but "
-        "gradient clipping and logged gradient norms are off by that factor."
+        f"{'gradient clipping and ' * clips}logged gradient norms are off by that factor."
     )
     computes = of_trainer.method(optimization) if by_framework else None
     fix, code = of_trainer.remedy(optimization, count)
@@ -82,13 +82,12 @@ def _finding(
     all_of_them = percent(whole) == percent(1.0)
     undivided = "no loss that was looked at was" if all_of_them else f"{percent(whole)} of the observed losses were not"
     # What transformers' own models do under its own Trainer is nobody's mistake who uses them: that is a hint.
-    clipped = by_framework and bool((optimization.steps["clips"] > 0).any())
     of_library = by_framework and (
         "super()." in computes.source
         if computes
         else _line(optimization.loss_location) == _line(optimization.backward_location) and not _asked(optimization)
     )
-    harms = (matters or clipped) and not of_library
+    harms = (matters or (by_framework and clips)) and not of_library
     return Finding(
         rule=RULE.id,
         severity="warning" if harms else "info",
@@ -108,7 +107,7 @@ def _finding(
             Evidence("observed losses that were not divided", whole, "share", *limits.against("share")),
             Evidence("optimizer", called),
         ],
-        location=computes or optimization.loss_location,
+        location=of_trainer.mean(optimization) or computes or optimization.loss_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate tuned for summed gradients.",

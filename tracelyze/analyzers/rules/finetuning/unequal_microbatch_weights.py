@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.computed.targets import of_microbatches, per_step
 from tracelyze.analyzers.computed.targets.of_microbatches import OF_TORCH, Means
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import assignment
+from tracelyze.analyzers.evidence.loss import assignment, of_trainer
 from tracelyze.analyzers.evidence.loss.means import divided
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -52,7 +52,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
     most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
     called = loss_calls.only_place(optimization.process, OF_TORCH)
     written = assignment.of(optimization.process, optimization.loss_location)
-    begins = called or written or optimization.loss_location
+    begins = called or written or of_trainer.mean(optimization) or optimization.loss_location
     own = divided.by_own_count(optimization.process, begins, "tokens", means.divided)
     return Finding(
         rule=RULE.id,

@@ -50,10 +50,11 @@ def counted(torch: Any, root: Any) -> Counted | None:
 def _term(torch: Any, node: Any, way: _Way, terms: int) -> Counted | None:
     for _ in range(MAX_DEEP):
         kind = kind_of(node)
-        if kind == "Add" and saved_values.sizes_of(node) == ():
-            parts = graphs.following(node) if terms else []
-            found = [one for part in parts if (one := _term(torch, part, way, terms - 1)) is not None]
-            return found[0] if len(found) == 1 else None
+        if kind in ("Add", "Sub"):
+            parts = node.next_functions if terms and _alike(node) else ()
+            found = [None if part is None else _term(torch, part, way, terms - 1) for part, _ in parts]
+            known = [one for one in found if one is not None]
+            return None if len(known) != 1 or (kind == "Sub" and found[0] is None) else known[0]
         if kind in ("NllLoss", "NllLoss2D"):
             return _of_torch(torch, node, way)
         if kind in PICKING:
@@ -64,6 +65,13 @@ def _term(torch: Any, node: Any, way: _Way, terms: int) -> Counted | None:
             return None
         node, way = following, further
     return None
+
+
+def _alike(node: Any) -> bool:
+    """Whether what is added has the shape of the sum, as the terms of a loss have, or those of each target: one for its
+    class and one for all of them, as in a label smoothing that is written out."""
+    sizes = saved_values.sizes_of(node)
+    return sizes is not None and all(saved_values.sizes_of(one) in (sizes, None) for one in graphs.following(node))
 
 
 def _through(torch: Any, node: Any, kind: str, way: _Way) -> _Way | None:

@@ -41,6 +41,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "fit": frozenset({"fit"}),
     "transforms": frozenset({"transform", "fit_transform", "mean_", "scale_", "var_", "center_", "data_min_"}),
+    "trainer-mean": frozenset({"mean"}),
     "zero-fill": frozenset({"zeros_", "zero_", "zeros", "zeros_like"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
@@ -85,7 +86,10 @@ AS_ATTRIBUTE: Final = {
     "grad-set": True,
     "labels": False,
 }  # others are both, variables as well
-IN_FORWARD: Final = frozenset({"made-anew"})  # only there: what __init__ makes is made once
+ONLY_IN: Final = {
+    "made-anew": "forward",  # what __init__ makes is made once
+    "trainer-mean": "compute_loss",
+}  # functions of one name
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 REWARDS: Final = re.compile(r"(?:^|_)rewards?(?:_|$)", re.IGNORECASE)  # functions that give them
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS, *ANEW}.union(*CALLED.values()))
@@ -104,7 +108,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     if not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
     before, owner = None, ""
-    elsewhere = frozenset() if code.co_name == "forward" else IN_FORWARD
+    elsewhere = {role for role, name in ONLY_IN.items() if name != code.co_name}
     made = 0  # the line of the latest call that makes a tensor
     wrapped = 0  # the line that last named Parameter
     for line, one in by_line(code):
