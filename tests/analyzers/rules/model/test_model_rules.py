@@ -389,6 +389,24 @@ def test_a_division_of_what_is_only_reported(make: Any) -> None:
     assert vae(make, divergence).diff is None
 
 
+@pytest.mark.parametrize(
+    ("below", "edited"),
+    [
+        ("return recon + kl, recon, kl / len(x)", True),
+        ('return {"loss": recon + 0.5 * kl, "kl": kl / len(x)}', True),
+        ('self.log("kl", kl / len(x))', True),
+        ("return recon, kl / 9", False),
+        ("return recon + kl / 9, kl", False),
+        ("losses.append(kl / 9)", False),
+    ],
+)
+def test_a_division_beside_the_loss(make: Any, below: str, edited: bool) -> None:
+    """Of what is handed back or logged beside the sum. Another one may balance the two."""
+    finding = vae(make, f"{TOTAL}\n    {below}")
+    added = finding.diff.added if finding.diff else None
+    assert added == (['    recon = F.mse_loss(out, x, reduction="sum")'] if edited else None)
+
+
 def test_a_divergence_that_is_no_larger_than_the_reconstruction(make: Any) -> None:
     for finding in (
         vae(make, OF_EACH_SAMPLE.replace(".sum(dim=1)", "")),  # both are means

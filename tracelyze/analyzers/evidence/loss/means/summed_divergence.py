@@ -9,19 +9,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.evidence.settings import made_losses
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 _DIVERGENCE: Final = re.compile(r"(?=.*\b1(?:\.0?)? ?\+)(?=.*log_?(?:var|sigma)|.*\blv\b)(?=.*\bexp\()(?=.*\bsum\()")
 _DIVIDES: Final = re.compile(r"(?<!/)/(?!/)")
 _BY_BATCH: Final = re.compile(r"(?<!/)/=? *(?:\w+\.(?:size\(0\)|shape\[0\])|len\(\w+\)|(?:self\.)?batch_size)\)* *$")
 _FEW: Final = 16  # elements of a sample: with fewer, mean and sum are not far apart
 _OF_EACH: Final = re.compile(r"\bmean\(|\b(?:dim|axis)=|\bsum\(-?\d[,)]|, -?\d\)")  # over each sample's code
+_NAMED: Final = re.compile(r"\s*(\w+)\s*=[^=]")
+_REPORTS: Final = ("print", "log", "log_dict", "info", "debug", "add_scalar", "set_postfix")
 _CLASS: Final = re.compile(r"\s*class (?P<name>\w+)\b")
 _CLASSES: Final = ("BCELoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
 _FIX: Final = (
@@ -45,6 +47,8 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     found = [at for at, text in code.items() if _DIVERGENCE.search(text)]
     own = own_statement.at(process, loss)
     divided = [at for at, text in code.items() if _DIVIDES.search(text)]
+    name = _NAMED.match(code[found[0]]) if len(found) == 1 else None
+    divided = [at for at in divided if name is None or not _only_reports(process, loss, at, code[at], name[1])]
     if len(found) != 1 or own is None or (divided and not _by_samples(code, found[0], divided)):
         return None
     count, each = elements.pop(), bool(divided) or bool(_OF_EACH.search(code[found[0]]))
@@ -62,10 +66,31 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
 
 def _by_samples(code: Mapping[int, str], found: int, divided: Sequence[int]) -> bool:
     """Whether all that is divided is this divergence, by the number of samples: it is a sum over each code then."""
-    name = re.match(r"\s*(\w+)\s*=[^=]", code[found])
+    name = _NAMED.match(code[found])
     text = code[divided[0]]
     its_own = divided[0] == found or (name is not None and re.match(rf"\s*{name[1]}\s*(?:/=|= *{name[1]} */)", text))
     return len(divided) == 1 and bool(its_own) and len(_DIVIDES.findall(text)) == 1 and bool(_BY_BATCH.search(text))
+
+
+def _only_reports(process: Process, loss: Location, at: int, text: str, divergence: str) -> bool:
+    """Whether what a line divides is no part of the loss: it is logged or printed, or handed back beside a sum that
+    this divergence is in as it is."""
+    own = own_statement.at(process, Location(loss.file, at, loss.function, text.strip()))
+    statement = own.parsed.statement if own is not None else None
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return parsed_line.name_of(statement.value.func) in _REPORTS
+    value = statement.value if isinstance(statement, ast.Return) else None
+    parts = value.elts if isinstance(value, ast.Tuple) else value.values if isinstance(value, ast.Dict) else []
+    return any(_adds(one, divergence) for one in parts)
+
+
+def _adds(value: ast.expr, name: str) -> bool:
+    """Whether this is a sum with that name in it, of which nothing is divided."""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return False
+    within = list(ast.walk(value))
+    named = any(isinstance(one, ast.Name) and one.id == name for one in within)
+    return named and not any(isinstance(one, ast.Div) for one in within)
 
 
 def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dict[int, str]:
