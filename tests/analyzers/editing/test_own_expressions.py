@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.analyzers.sites import sites_of
+from tests.analyzers.sites import applied, sites_of
 from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.evidence.editing.feeding import own_iterators
 
@@ -50,8 +50,39 @@ def test_a_generator_stays_one_of_its_kind(make, line: str, example: str | None)
 )
 def test_a_mask_keeps_its_shape(make, softmax: str, mask: str, example: str | None) -> None:
     process, place = placed(make, f"def attend(q, k, v):\n    {softmax}\n    {mask}\n    return w @ v\n", softmax)
-    code = own_expressions.mask_before_softmax(process, place)
-    assert code == (example and f's = s.masked_fill({example}, float("-inf"))\n{softmax}')
+    edit = own_expressions.mask_before_softmax(process, place)
+    lowest = "torch.finfo(s.dtype).min" if "torch" in softmax else 'float("-inf")'
+    masked = f"    s = s.masked_fill({example}, {lowest})"
+    assert (edit and edit.added) == (example and [masked, f"    {softmax}"])
+    assert edit is None or edit.removed == [f"    {softmax}", f"    {mask}"]
+
+
+@pytest.mark.parametrize(
+    ("below", "edited"),
+    [
+        (
+            "self.seen = w\n    w = w * mask\n    return w @ v",
+            "{masked}\n    {softmax}\n    self.seen = w\n    return w @ v",
+        ),
+        (
+            "if mask is not None:\n        w = w * mask\n    return w @ v",
+            "if mask is not None:\n        {masked}\n    {softmax}\n    return w @ v",
+        ),
+        ("if mask is not None:\n        w = w * mask\n        v = v.half()\n    return w @ v", None),
+        ("if mask is not None:\n        w = w * mask\n    else:\n        w = w / 2\n    return w @ v", None),
+        ("with torch.no_grad():\n        w = w * mask\n    return w @ v", None),
+    ],
+)
+def test_what_stands_around_a_mask_behind_a_softmax_stays(make, below: str, edited: str | None) -> None:
+    softmax = "w = torch.softmax(s, -1)"
+    source = f"def attend(s, v):\n    {softmax}\n    {below}\n"
+    process, place = placed(make, source, softmax)
+    edit = own_expressions.mask_before_softmax(process, place)
+    if edited is None:
+        assert edit is None
+    else:
+        whole = edited.format(softmax=softmax, masked="s = s.masked_fill(mask == 0, torch.finfo(s.dtype).min)")
+        assert applied(source, edit) == f"def attend(s, v):\n    {whole}\n"
 
 
 @pytest.mark.parametrize(

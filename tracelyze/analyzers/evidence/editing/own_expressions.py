@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
-from tracelyze.diagnosis import Location
+from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -20,7 +20,8 @@ _GENERATORS: Final = ("RandomState", "default_rng", "Random", "Generator", "PCG6
 _NEW_ORDER: Final = "order = torch.randperm(len(x))  # anew for every epoch, before its first batch"
 _MASK: Final = r"\w[\w.]*?(?:\[[^\]]*\])?(?:\.unsqueeze\([-\d]+\))*"
 _CAST: Final = r"\.(?:to|type_as|type)\([\w. ]+\)|\.(?:float|half|bfloat16|double|int|long)\(\)"
-_MASKED: Final = '{scores} = {scores}.masked_fill({hidden}, float("-inf"))'
+_CONDITION: Final = re.compile(r"if [\w. ]+:")
+_TORCH: Final = re.compile(r"(?<![\w.])torch\.")
 
 
 def seeded_by_torch(place: Location | None) -> str | None:
@@ -49,8 +50,9 @@ def _may_be_root(power: ast.BinOp) -> bool:
     return not whole and not isinstance(power.left, ast.Constant)
 
 
-def mask_before_softmax(process: Process, softmax: Location | None) -> str | None:
-    """The script's own lines, with the mask that it applies behind the softmax on the scores: shaped as it is there."""
+def mask_before_softmax(process: Process, softmax: Location | None) -> Diff | None:
+    """The edit of the script's own lines that puts the mask which it applies behind the softmax on the scores: shaped
+    as it is there, and with the lowest number, since -inf makes NaN of a row that is masked as a whole."""
     lines = recorded_text.around(process, softmax) if softmax else {}
     made = parsed_line.of(softmax)
     statement = made.statement if made is not None else None
@@ -60,8 +62,10 @@ def mask_before_softmax(process: Process, softmax: Location | None) -> str | Non
     by_function = parsed_line.is_function_of_torch(call.func)
     holder = call.func.value if isinstance(call.func, ast.Attribute) else None
     scores = call.args[0] if by_function and call.args else holder
-    if not isinstance(scores, ast.Name):
+    if not isinstance(scores, ast.Name) or lines.get(softmax.line, "").strip() != softmax.source:
         return None
+    known = any(_TORCH.search(one) for one in recorded_text.of_file(process, softmax.file).values())
+    lowest = f"torch.finfo({scores.id}.dtype).min" if known else 'float("-inf")'
     weights = re.escape(made.text_of(statement.targets[0]))
     for number in range(softmax.line + 1, softmax.line + 4):
         text = lines.get(number, "").strip()
@@ -69,8 +73,22 @@ def mask_before_softmax(process: Process, softmax: Location | None) -> str | Non
         kept = re.fullmatch(rf"{weights} (?:\*= |= {weights} \* )(?P<mask>{_MASK})(?:{_CAST})?", text)
         hidden = filled["hidden"] if filled else f"{kept['mask']} == 0" if kept else None
         if hidden:
-            return f"{_MASKED.format(scores=made.text_of(scores), hidden=hidden)}\n{softmax.source}"
+            return _moved_up(softmax, lines, number, f"{scores.id} = {scores.id}.masked_fill({hidden}, {lowest})")
     return None
+
+
+def _moved_up(softmax: Location, lines: dict[int, str], number: int, masked: str) -> Diff | None:
+    """What the mask on line `number` does, above the softmax: under its condition, where it is all that stands there;
+    None in another block."""
+    removed = [lines[at] for at in range(softmax.line, number + 1)]
+    depths = [recorded_text.indent_of(one) for one in removed]
+    if len(set(depths)) == 1:
+        return Diff(softmax.file, softmax.line, removed, [removed[0][: depths[0]] + masked, *removed[:-1]])
+    after = next((one for at, one in sorted(lines.items()) if at > number and one.strip()), "")
+    ends = recorded_text.indent_of(after) <= depths[0] and after and not after.strip().startswith(("else", "elif"))
+    if len(removed) != 3 or depths[1] != depths[0] or not _CONDITION.fullmatch(removed[1].strip()) or not ends:
+        return None
+    return Diff(softmax.file, softmax.line, removed, [removed[1], removed[2][: depths[2]] + masked, removed[0]])
 
 
 def stacked(process: Process, place: Location | None) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 
-FIX_CODE = """scores = scores.masked_fill(mask == 0, float("-inf"))  # in place of the mask behind the softmax
+FIX_CODE = """scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)  # not behind the softmax
 weights = scores.softmax(-1)
 # a mask of [batch, keys] beside scores of [batch, heads, queries, keys]: mask[:, None, None, :] == 0"""
 
@@ -54,7 +54,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             ),
             fix="Mask the scores before the softmax"
             + (", and take the mask behind it away." if own else ". The mask must fit their shape."),
-            fix_code=own or FIX_CODE,
+            fix_code="" if own else FIX_CODE,
+            diff=own,
             first_step=begin,
             evidence=[
                 Evidence("rows that lost weight, most in a batch", share, "share", *limits.against("rows")),
