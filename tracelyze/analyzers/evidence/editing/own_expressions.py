@@ -86,9 +86,10 @@ def _moved_up(softmax: Location, lines: dict[int, str], number: int, masked: str
         return Diff(softmax.file, softmax.line, removed, [removed[0][: depths[0]] + masked, *removed[:-1]])
     after = next((one for at, one in sorted(lines.items()) if at > number and one.strip()), "")
     ends = recorded_text.indent_of(after) <= depths[0] and after and not after.strip().startswith(("else", "elif"))
-    if len(removed) != 3 or depths[1] != depths[0] or not _CONDITION.fullmatch(removed[1].strip()) or not ends:
+    made, *between, body = removed
+    if len(between) != 1 or depths[1] != depths[0] or not _CONDITION.fullmatch(between[0].strip()) or not ends:
         return None
-    return Diff(softmax.file, softmax.line, removed, [removed[1], removed[2][: depths[2]] + masked, removed[0]])
+    return Diff(softmax.file, softmax.line, removed, [*between, body[: depths[-1]] + masked, made])
 
 
 def stacked(process: Process, place: Location | None) -> str:
