@@ -204,7 +204,7 @@ def attributes(kind: ast.ClassDef) -> set[str]:
 
 # A call is made at least once a step: its attributes have their defaults on the class, which costs nothing, and what
 # says how it was made, watched and skipped is no object of its own, which would. Signal declares what all signals may.
-WIDER = {"tracelyze/collectors/program/call.py: Call": 29, "tracelyze/collectors/signals/signal.py: Signal": 26}
+WIDER = {"tracelyze/collectors/program/call.py: Call": 29, "tracelyze/collectors/signals/signal.py: Signal": 27}
 
 
 def test_classes_of_the_collector_keep_to_fifteen_attributes() -> None:

@@ -184,6 +184,22 @@ GROUP_RATES: Final = Table(
     ),
 )
 
+UPDATES = Table(
+    "updates",
+    "Updates of optimizers that divide by an average of squared gradients (Adam), from some elements of large tensors.",
+    (
+        Column("time", "float64", "s", "end of the step, on the process's monotonic clock"),
+        Column("step", "int64", "", "number of this step of this optimizer"),
+        Column("optimizer", "int16", "", "the optimizer (table optimizers)"),
+        Column("sample", "int32", "", "which elements these are: rows with the same number compare"),
+        Column("size", "float64", "", "root of the mean square of m / (sqrt(v) + eps): the update over the rate"),
+        Column("gradient", "float64", "", "root of the mean square of their gradients, as the step used them"),
+        Column("second", "float64", "", "root of the mean of v, their averages of squared gradients"),
+        Column("lost", "float64", "share", "elements whose v is zero although their m is not"),
+        Column("own_step", "float64", "", "steps that the optimizer's own state counts, by which it corrects m and v"),
+    ),
+)
+
 NEW_ROWS: Final = Table(
     "new_rows",
     "Rows by which an embedding was made larger than it was before, after some steps: are they used, did they change?",

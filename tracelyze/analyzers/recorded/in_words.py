@@ -44,6 +44,7 @@ _TABLES: Final = {
     "schedules": "learning rate schedulers",
     "sites": "lines of the program",
     "timesteps": "timesteps of a diffusion model",
+    "updates": "updates of Adam, or of an optimizer like it",
     "unset": "normalisations in eval mode",
 }
 _COLUMNS: Final = {  # where a row of the table need not hold them

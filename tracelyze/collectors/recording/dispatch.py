@@ -44,7 +44,8 @@ class FastColumns:
     """
 
     def __init__(self, signals: Sequence[Signal]) -> None:
-        reading = [one for one in signals if one.fast_columns and (one.active or "after_step" not in one.inactive)]
+        active = [one for one in signals if one.active or "after_step" not in one.inactive]
+        reading = [one for one in active if one.fast_columns or one.reads_skipped_steps]
         self.copied = ("optimizer", *[column for one in signals for column in one.copied_columns])
         self.read = tuple([column for one in reading for column in one.fast_columns])
         self.readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = [one.fast_values for one in reading]

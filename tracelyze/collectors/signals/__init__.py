@@ -31,6 +31,7 @@ CLASSES: Final = (
     "optimizer.learning_rate.LearningRate",
     "optimizer.schedules.Schedules",
     "optimizer.group_rates.GroupRates",
+    "optimizer.updates.Updates",
     "gradients.reached.Reached",
     "data.loader.Loader",
     "data.batches.Batches",

@@ -102,6 +102,7 @@ class Signal:
     needs_every_step    no step may be skipped while the signal listens: for one that samples, and is paused or inactive
                         nearly always (a test names a signal that would be in the way all the time)
 
+    With `reads_skipped_steps`, `fast_values` is called at the end of such steps though it has no column to fill.
     `guard_columns` are those of the copied columns that `guard_values` reads as a backward begins: where one has
     changed, the step is not skipped.
 
@@ -121,6 +122,7 @@ class Signal:
     needs_every_step: ClassVar[bool] = False
     copied_columns: ClassVar[tuple[str, ...]] = ()
     guard_columns: ClassVar[tuple[str, ...]] = ()
+    reads_skipped_steps: ClassVar[bool] = False
     fast_columns: tuple[str, ...] = ()  # A signal may set it on itself when it has values for them.
     sampled: ClassVar[bool] = False
     every: ClassVar[int] = 1

@@ -1,0 +1,231 @@
+"""How far an optimizer that divides by averages of squared gradients (Adam) moves the weights, whatever the rate.
+
+Its update is the rate times m / (sqrt(v) + eps). Of a few large tensors some elements of m, v and the gradient are
+copied behind a step: one kernel. What they come to is computed for many steps at once, and read later.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final, NamedTuple
+
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal, columns_of
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+
+TENSORS = 2  # the largest that an optimizer holds
+ELEMENTS = 96  # of each
+HELD = 32  # steps whose numbers are computed at once
+LONGEST = 5.0  # seconds: a program that is killed loses what waits
+RETRIED_AFTER = 32  # steps, where an optimizer held nothing of the kind
+MAX_ROWS = 500_000
+KNOWN: Final = (("exp_avg", "max_exp_avg_sq"), ("exp_avg", "exp_avg_sq"), (None, "square_avg"))
+"""Names of m and v in the state of torch's optimizers; RMSprop has no m, so it takes the gradient."""
+OTHERS: Final = frozenset({"acc_delta", "ax", "exp_inf", "grad_avg", "momentum_buffer", "prev", "step_size"})
+"""Names in the state of those of torch's optimizers whose update is another one."""
+Row = dict[str, Any]
+
+
+class _Place(NamedTuple):
+    """Elements of one parameter, held weakly: where they lie in it, in its averages and in its gradient."""
+
+    parameter: weakref.ref[Any]
+    first: str | None
+    second: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class _Sample:
+    """The elements of one optimizer that are copied, and what waits to be computed of them. Holds no tensor of it."""
+
+    def __init__(self, torch: Any, number: int, places: list[_Place], device: Any, eps: float) -> None:
+        self.number, self.places, self.eps = number, places, eps
+        self.elements = sum(place.size[0] for place in places)
+        self.table = torch.empty((HELD, 3 * self.elements), dtype=torch.float32, device=device)
+        self.lines = list(self.table.unbind(0))
+        self.rows: list[Row] = []
+
+
+class Updates(Signal):
+    name = "updates"
+    needs = UNSEEN
+    columns = columns_of("updates", "time step optimizer sample size gradient second lost own_step")
+    about = "Size of the updates of Adam and its like, whatever the rate, beside gradients and second moments."
+    cost = "nothing without such an optimizer; else 30 us a sample, at least every eighth step"
+    sampled = True
+    first_steps = 100
+    max_stride = 8
+    copied_columns = ()
+    reads_skipped_steps = True
+    inactive = ("after_step",)
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._pending = PendingRows(context.emit, "updates")
+        # Gone with the optimizer. A number instead of a sample: the step after which to look for one.
+        self._samples: weakref.WeakKeyDictionary[Tracked, _Sample | float] = weakref.WeakKeyDictionary()
+        self._numbers = self._rows = 0
+
+    def first_step(self, tracked: Tracked) -> None:
+        if not self.active and any(_averages(p, _state(tracked, p)) for p in tracked.parameters()):
+            self.activate()
+
+    def after_step(self, tracked: Tracked, row: Row) -> None:
+        if row.get("skipped") or tracked.inside_backward or tracked.by_hand:
+            self.meter.sampling = False
+        elif self.due(tracked):
+            self._look(tracked, row["time"])
+
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[()]:
+        if not tracked.count % self.meter.stride and self.meter.decide(True):
+            self._look(tracked, time)
+            self.meter.sampling_began()
+            self.meter.sampling = False
+        return ()
+
+    def finished(self) -> None:
+        for sample in list(self._samples.values()):
+            if isinstance(sample, _Sample):
+                self._compute(sample)
+        self._pending.release(wait=True)
+
+    def _look(self, tracked: Tracked, time: float) -> None:
+        sample = self._samples.get(tracked)
+        if not isinstance(sample, _Sample):
+            if sample is not None and tracked.count < sample:
+                return
+            sample = self._samples[tracked] = self._choose(tracked)
+            if not isinstance(sample, _Sample):
+                return
+        if self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
+            own = self._copy(tracked.optimizer.state, sample)
+            if own is None:  # Tensors were exchanged, frozen or freed.
+                self._compute(sample)
+                self._samples[tracked] = tracked.count + RETRIED_AFTER
+                return
+            row = {"time": time, "step": tracked.count, "optimizer": tracked.index, "sample": sample.number}
+            sample.rows.append({**row, "own_step": own if own >= 0 else None})
+            self._rows += 1
+            if len(sample.rows) == HELD or time - sample.rows[0]["time"] > LONGEST:
+                self._compute(sample)
+            if self._pending.waiting:
+                self._pending.release()
+
+    def _copy(self, states: Any, sample: _Sample) -> float | None:
+        """Copy the elements of m, of v and of the gradients. Returns the steps that the state counts, -1 where it does
+        not say; None where the tensors are not what they were."""
+        first, second, gradients = [], [], []
+        try:
+            for parameter, m, v, size, stride in sample.places:
+                weight: Any = parameter()
+                state, gradient = states.get(weight), weight.grad  # states[weight] would add an entry
+                gradients.append(gradient.as_strided(size, stride))
+                first.append(gradients[-1] if m is None else state[m].as_strided(size, stride))
+                second.append(state[v].as_strided(size, stride))
+            self.torch.cat(first + second + gradients, out=sample.lines[len(sample.rows)])
+        except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+            if raised_by_a_signal_handler(error):
+                raise
+            return None
+        own = state.get("step", -1)
+        if isinstance(own, self.torch.Tensor):
+            own = own.item() if own.is_cpu and own.numel() == 1 else -1  # on a device it would have to be waited for
+        return own if isinstance(own, int | float) else -1
+
+    def _choose(self, tracked: Tracked) -> _Sample | float:
+        """A sample of what this optimizer holds now; or else the step after which to ask again."""
+        torch, eps = self.torch, 0.0
+        if not may_compute(torch, tracked.on_cuda):
+            return tracked.count + 1
+        places: list[_Place] = []
+        device = None
+        for parameter in sorted(tracked.parameters(), key=_elements, reverse=True):
+            state = _state(tracked, parameter)
+            names = _averages(parameter, state)
+            if names is None or not _alike(torch, [parameter, parameter.grad, *[state[one] for one in names if one]]):
+                continue
+            if device is None:
+                device, eps = parameter.device, _epsilon(tracked, parameter)
+            if parameter.device == device:
+                few = every_nth(parameter, ELEMENTS)
+                places.append(_Place(weakref.ref(parameter), *names, tuple(few.shape), few.stride()))
+            if len(places) == TENSORS:
+                break
+        if not places:
+            return tracked.count + RETRIED_AFTER
+        self._numbers += 1
+        return _Sample(torch, self._numbers, places, device, eps)
+
+    def _compute(self, sample: _Sample) -> None:
+        rows, sample.rows = sample.rows, []
+        if not rows or not may_compute(self.torch, sample.table.is_cuda):
+            return
+        torch = self.torch
+        with torch.no_grad():
+            m, v, g = sample.table[: len(rows)].view(len(rows), 3, sample.elements).unbind(1)
+            size = (m / (v.sqrt() + sample.eps)).masked_fill_(m == 0, 0.0)
+            lost = (v == 0) & (m != 0)
+            means = [size.square().mean(1), g.square().mean(1)]
+            means += [v.mean(1), lost.to(torch.float32).mean(1), (v < 0).to(torch.float32).mean(1)]
+            numbers = torch.stack(means, 1)
+        self._pending.put(rows, Readback(torch, numbers, lambda _row, read: _fill(rows, read)))
+
+
+def _fill(rows: list[Row], read: list[float]) -> None:
+    """Put the numbers that came back from the device into the rows. What can be negative is no mean of squares."""
+    negative = any(read[4::5])
+    for index, row in enumerate(rows):
+        size, gradient, second, lost, _ = read[5 * index :][:5]
+        if not negative:
+            row |= {"size": size**0.5, "gradient": gradient**0.5, "second": second**0.5, "lost": lost}
+
+
+def _state(tracked: Tracked, parameter: Any) -> dict[str, Any]:
+    """What the optimizer keeps of a parameter; nothing is added to it."""
+    states = getattr(tracked.optimizer, "state", None)
+    state = states.get(parameter) if isinstance(states, dict) else None
+    return state if isinstance(state, dict) else {}
+
+
+def _averages(parameter: Any, state: dict[str, Any]) -> tuple[str | None, str] | None:
+    """Names of the averages of its gradients and of their squares in a parameter's state. An optimizer of the script's
+    own may call them anything: its two tensors of that shape, in this order."""
+    if OTHERS.intersection(state):
+        return None
+    for first, second in KNOWN:
+        if second in state and (first is None or first in state):
+            return first, second
+    own = [name for name, one in state.items() if getattr(one, "shape", None) == parameter.shape and parameter.dim()]
+    return (own[0], own[1]) if len(own) == 2 else None
+
+
+def _alike(torch: Any, tensors: list[Any]) -> bool:
+    """Whether the elements of all lie in the same places, one beside the other."""
+    parameter = tensors[0]
+    return (
+        all(
+            one is not None
+            and is_plain(torch, one)
+            and one.is_floating_point()
+            and (one.shape, one.stride(), one.device) == (parameter.shape, parameter.stride(), parameter.device)
+            for one in tensors
+        )
+        and every_nth(parameter, ELEMENTS).data_ptr() == parameter.data_ptr()
+    )
+
+
+def _epsilon(tracked: Tracked, parameter: Any) -> float:
+    groups = tracked.optimizer.param_groups
+    held: dict[str, Any] = next((one for one in groups if any(parameter is p for p in one["params"])), {})
+    eps = held.get("eps", 0.0)
+    return float(eps) if isinstance(eps, int | float) else 0.0
+
+
+def _elements(parameter: Any) -> int:
+    return int(parameter.numel())
