@@ -316,3 +316,12 @@ def test_a_target_network_alone_explains_a_loss_that_runs_away_by_its_statistics
     assert causes(unset, diverged)["loss-divergence"] is None
     known = [Evidence("a target network", consequences.LEARNED_FROM, role="message")]
     assert causes(replace(unset, evidence=known), diverged)["loss-divergence"] == "unset-running-state"
+
+
+def test_untrained_tokens_and_unset_statistics_explain_that_nothing_tells_inputs_apart() -> None:
+    tokens, plateau = finding("new-tokens-untrained", 1, RUN, severity="warning"), finding("loss-plateau", 1, RUN)
+    assert causes(tokens, plateau)["loss-plateau"] == "new-tokens-untrained"
+    constant = finding("constant-output", 200, RUN)
+    for severity, cause in (("warning", "unset-running-state"), ("info", None)):  # a sanity pass alone harms nothing
+        unset = finding("unset-running-state", 1, RUN, severity=severity)
+        assert causes(unset, constant)["constant-output"] == cause
