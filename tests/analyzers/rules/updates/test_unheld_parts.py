@@ -8,7 +8,7 @@ import pytest
 
 from tests.analyzers.rules.updates.reach import ALL, COUNT, CUT, FREE, RAN
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.gradients.trainable import unheld
+from tracelyze.analyzers.computed.gradients.trainable import tensor_names
 from tracelyze.testing import SITES
 
 
@@ -124,7 +124,7 @@ def test_an_optimizer_is_moved_below_layers_that_it_then_holds(
 )
 def test_tensors_of_a_sequential_are_named_one_by_one(names: str, said: str) -> None:
     """Their names begin with a number, as what follows a comma within a shape does."""
-    assert unheld.named(names) == said
+    assert tensor_names.in_a_sentence(names) == said
 
 
 def test_the_line_that_puts_in_a_part_whose_tensors_no_optimizer_holds(make) -> None:
@@ -404,6 +404,6 @@ def test_an_optimizer_that_is_given_some_parts_of_a_model(make, script: str, giv
 
 def test_long_names_leave_room_for_the_sentence() -> None:
     long = [f"base_model.model.encoder.layer.{at}.attention.self.query.lora_A.default.weight" for at in range(3)]
-    assert unheld.named(f"{', '.join(long)} and 13 more") == f"{long[0]} and 15 more"
-    assert unheld.named("0.weight, 0.bias and 2 more") == "0.weight, 0.bias and 2 more"
-    assert unheld.named("0.weight, 0.bias") == "0.weight, 0.bias"
+    assert tensor_names.in_a_sentence(f"{', '.join(long)} and 13 more") == f"{long[0]} and 15 more"
+    assert tensor_names.in_a_sentence("0.weight, 0.bias and 2 more") == "0.weight, 0.bias and 2 more"
+    assert tensor_names.in_a_sentence("0.weight, 0.bias") == "0.weight, 0.bias"

@@ -13,8 +13,8 @@ from tracelyze.analyzers.computed.gradients.trainable import (
     random_layers,
     replaced_part,
     tensor_names,
-    unheld,
 )
+from tracelyze.analyzers.computed.gradients.trainable.unheld import findings as unheld
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -95,8 +95,9 @@ def _never_reached(optimization: Optimization, row: Row, limits: Limits) -> Find
         title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in {timing.optimizer_of(optimization)} "
         f"never get{'s' * (row['missed'] == 1)} a gradient",
         summary=(
-            f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
-            f"{percent(share)} of what this optimizer holds is not trained. " + why
+            f"In {row['steps']:,} steps no backward reached "
+            f"{tensor_names.in_a_sentence(row['names'] or 'these tensors')}: {percent(share)} of what this optimizer "
+            f"holds is not trained. {why}"
         ),
         fix=opened if pattern else f"{opened} If they should not train, freeze or remove them.",
         fix_code=code,
