@@ -239,6 +239,18 @@ def test_a_decoder_that_is_called_over_several_lines_shows_its_own_call(make) ->
     assert "h = encoder(x, mask=mask" in example("Mixer"), "a layer of one's own"
 
 
+@pytest.mark.parametrize("told", ["batch_first=True", "batch_first=False", ""])
+def test_a_layer_that_is_batch_first_needs_no_note_of_its_sizes(make, told: str) -> None:
+    made = {"site": 7, "role": "setting", "file": "train.py", "line": 9, "function": "__init__"}
+    made |= {"source": f"layer = nn.TransformerEncoderLayer(48, 4, {told})"}
+    made |= {"excerpt": made["source"], "excerpt_line": 9}
+    sites = [*attends("attending-layer", "h = self.body(h)"), made]
+    process = make.process(sites=sites, more={"loss_calls": calls(**LEAKING), "modules": ENCODER})
+    example = make.check(COPY, process)[2].fix_code
+    assert "h = self.body(h, mask=mask, is_causal=True)" in example
+    assert ("size(0) without batch_first" in example) == (told != "batch_first=True")
+
+
 def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_loss(make) -> None:
     losses = [3.0 * 0.98**step for step in range(400)]
     rows = calls(20, **COPIED)

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of, parse
 
@@ -20,6 +20,7 @@ _FUSED: Final = "scaled_dot_product_attention"
 _CALL: Final = re.compile(
     r"(?P<before>.*?self\.(?P<name>\w+)\()(?P<given>(?P<first>[A-Za-z_]\w*)(?:, [\w.=]+)*)(?P<after>\).*)"
 )
+_BATCH_FIRST: Final = re.compile(r"\bbatch_first\s*=\s*(\w+)")
 _CALL_FUSED: Final = re.compile(rf"(?P<before>.*{_FUSED}\()(?P<given>[\w., =]+)(?P<after>\).*)")
 _ARGUMENTS: Final = {  # by the layer's class, how its call takes the mask
     "TransformerEncoder": "mask=mask, is_causal=True",
@@ -67,12 +68,7 @@ def example(process: Process, line: Location | None) -> str:
     mask = _ARGUMENTS.get(kinds.pop(), "") if len(kinds) == 1 else ""
     if call is None or not mask:
         return _of_a_statement(process, line) or _ANY
-    given = call["first"]
-    return (
-        f"# size(0) without batch_first\n"
-        f"mask = nn.Transformer.generate_square_subsequent_mask({given}.size(1), device={given}.device)\n"
-        f"{call['before']}{call['given']}, {mask}{call['after']}"
-    )
+    return f"{_mask_of(process, call['first'])}{call['before']}{call['given']}, {mask}{call['after']}"
 
 
 def _of_a_statement(process: Process, line: Location) -> str:
@@ -91,5 +87,11 @@ def _of_a_statement(process: Process, line: Location) -> str:
         parsed, (name, value) = parse(text), argument.split("=")
         again = parsed.calls(layer) if parsed is not None else []
         text = (parsed.with_argument(again[0], name, value) or "") if parsed is not None and len(again) == 1 else ""
-    size = f"generate_square_subsequent_mask({given.id}.size(1), device={given.id}.device)"
-    return f"# size(0) without batch_first\nmask = nn.Transformer.{size}\n{own.dedented(text)}" if text else ""
+    return f"{_mask_of(process, given.id)}{own.dedented(text)}" if text else ""
+
+
+def _mask_of(process: Process, given: str) -> str:
+    """The line that makes the mask for what the layer is given; of a layer that may not be batch_first, with a note."""
+    made = f"mask = nn.Transformer.generate_square_subsequent_mask({given}.size(1), device={given}.device)\n"
+    told = [one for text in recorded_text.everything(process) for one in _BATCH_FIRST.findall(text)]
+    return made if told and set(told) == {"True"} else f"# size(0) without batch_first\n{made}"
