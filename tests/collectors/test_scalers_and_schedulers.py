@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,27 @@ def test_what_a_plateau_scheduler_watches(collect: Any, tmp_path: Path, how: str
 def test_schedulers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     found, title = status(collect, tmp_path, SCHEDULED, "learning-rate-schedule", how)
     assert (found, words in title) == ("fired" if words else "passed", True), title
+
+
+def test_the_length_that_the_factor_of_a_lambda_was_given() -> None:
+    """As functions that make schedules hand it on: bound to the factor, or as their own argument."""
+    import torch
+
+    from tracelyze.collectors.signals.optimizer.schedules import _length_of_factor
+
+    def bound(step: int, *, num_training_steps: float, rest: int = 0) -> float:
+        return 1 - step / (num_training_steps + rest)
+
+    def made(num_training_steps: float) -> Any:
+        return lambda step: 1 - step / num_training_steps
+
+    total = 60
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    for factor, length in (
+        (partial(bound, num_training_steps=80), 80),
+        (made(70), 70),
+        (made(70.5), None),
+        (lambda step: 1 - step / total, None),  # which may count anything
+    ):
+        assert _length_of_factor(torch.optim.lr_scheduler.LambdaLR(optimizer, factor)) == length
+    assert _length_of_factor(torch.optim.lr_scheduler.StepLR(optimizer, 3)) is None

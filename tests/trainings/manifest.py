@@ -891,6 +891,7 @@ SETTINGS: Final = (
         pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler.step()",))
         for fault in ("cosine-per-batch", "milestones-per-batch", "warmup-per-epoch", "one-cycle-per-epoch")
     ),
+    pair("weather_schedule", "cosine-in-batches", "learning-rate-schedule", lines=("scheduler = ",)),
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("scheduler = ",)),
     pair(
         "leaf_sorting",

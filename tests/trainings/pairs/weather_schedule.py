@@ -3,7 +3,8 @@
 Faults: `cosine-per-batch` steps a cosine made for epochs after every batch; `warmup-per-epoch` steps a warm-up made for
 batches once per epoch; `one-cycle-per-epoch` the same with OneCycleLR; `zero-early` lets a linear decay end far too
 soon; `milestones-per-batch` steps milestones of epochs after every batch; `forgotten-step` never steps the scheduler;
-`other-optimizer` makes the optimizer again after its scheduler.
+`other-optimizer` makes the optimizer again after its scheduler; `cosine-in-batches` makes a cosine for as many steps as
+there are batches, and steps it with every fourth of them, as the optimizer.
 """
 
 import argparse
@@ -28,7 +29,8 @@ def main():
     model = nn.Sequential(nn.Linear(7, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     total = epochs * len(loader)
-    per_batch = fault in ("cosine-per-batch", "milestones-per-batch", "zero-early")
+    per_batch = fault in ("cosine-per-batch", "milestones-per-batch", "zero-early", "cosine-in-batches")
+    accumulate = 4 if fault == "cosine-in-batches" else 1
     if fault == "warmup-per-epoch":
         scheduler = LambdaLR(optimizer, lambda step: min(1.0, step / (total // 4)))
     elif fault == "one-cycle-per-epoch":
@@ -37,16 +39,20 @@ def main():
         scheduler = LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=2 * len(loader))
     elif fault == "milestones-per-batch":
         scheduler = MultiStepLR(optimizer, [5, 8])
+    elif fault == "cosine-in-batches":
+        scheduler = CosineAnnealingLR(optimizer, T_max=total)
     else:
         scheduler = CosineAnnealingLR(optimizer, T_max=epochs)
     if fault == "other-optimizer":
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
     for epoch in range(epochs):
-        for past, tomorrow in loader:
+        for index, (past, tomorrow) in enumerate(loader):
             loss = nn.functional.mse_loss(model(past), tomorrow)
-            optimizer.zero_grad()
-            loss.backward()
+            (loss / accumulate).backward()
+            if (index + 1) % accumulate:
+                continue
             optimizer.step()
+            optimizer.zero_grad()
             if per_batch:
                 scheduler.step()
         if not per_batch and fault != "forgotten-step":

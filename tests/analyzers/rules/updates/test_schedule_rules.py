@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analyzers.sites import sites_of
 from tracelyze.diagnosis import Exit
 
 COUNT = 400
@@ -517,3 +518,45 @@ def test_a_scheduler_that_a_function_returns_is_made_again_where_the_optimizer_i
     finding = make.check("learning-rate-schedule", process)[2]
     assert finding.location.line == line
     assert code in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "status"),
+    [
+        ({}, {"horizon": 8 * COUNT}, "fired"),
+        ({}, {"horizon": 8 * COUNT + COUNT}, "fired"),  # the last window of each epoch is left out
+        ({}, {"horizon": 8 * COUNT, "name": "CosineAnnealingLR"}, "fired"),
+        ({}, {"horizon": 8 * COUNT, "name": "OneCycleLR"}, "passed"),  # stops-short says so
+        ({}, {"horizon": 3 * COUNT}, "passed"),  # it is longer for another reason
+        ({"backwards": [1] * COUNT}, {"horizon": 8 * COUNT}, "passed"),
+        ({}, {"horizon": 8 * COUNT, "steps": 8 * COUNT}, "passed"),  # stepped with each batch
+        ({}, {"horizon": COUNT}, "passed"),
+        ({"lr": [0.01 * (1 - index / COUNT) for index in range(COUNT)]}, {"horizon": 8 * COUNT}, "passed"),  # it ended
+    ],
+)
+def test_a_length_that_counts_batches_of_which_a_step_accumulates_several(make, columns, row, status: str) -> None:
+    steps = make.steps() | {"lr": [0.01 * (1 - index / COUNT / 8) for index in range(COUNT)], "backwards": [8] * COUNT}
+    rows = [scheduler("LambdaLR", steps=COUNT, made_at=1) | row]
+    text = "s = get_linear_schedule_with_warmup(opt, 10 * args.accumulate, num_training_steps=n * args.accumulate)"
+    for line, example, factor in (
+        (text, "s = get_linear_schedule_with_warmup(opt, 10, num_training_steps=n)", "args.accumulate"),
+        (
+            "s = warm(opt, num_training_steps=epochs * len(loader))",
+            "num_training_steps=(epochs * len(loader)) // 8",
+            "",
+        ),
+        ("s = warm(opt, total)", "total_steps = 400", ""),
+    ):
+        process = make.process(steps | columns, sites=sites_of(line, scheduler="s = "), more={"schedules": rows})
+        got, _, found = make.check("learning-rate-schedule", process)
+        assert got == status
+        if found is None:
+            continue
+        assert (found.confidence, found.location.line) == ("likely", 1)
+        assert "each of which accumulates 8 batches. So it came to 1" in found.summary
+        assert example in (found.diff.added[0] if found.diff else found.fix_code)
+        assert (f"leave out the factor {factor}." in found.fix) == bool(found.diff) == bool(factor)
+    begun = "s = get_cosine_schedule_with_warmup(\n    opt,\n    10 * accumulation,\n    a,\n    n * accumulation,\n)"
+    process = make.process(steps | columns, sites=sites_of(begun, scheduler="s = "), more={"schedules": rows})
+    found = make.check("learning-rate-schedule", process)[2]
+    assert found is None or (found.diff is None and "leave out the factor accumulation." in found.fix)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.schedules import plateaus, units
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
+from tracelyze.analyzers.computed.schedules.planned import lengths_in_batches
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.settings import callers
 from tracelyze.diagnosis import Setting
@@ -151,8 +152,8 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
     row, rate = schedulers[0], _rates(optimization)
     if not 1 < row["steps"] <= count / limits["apart"]:
         return None
-    if row["horizon"]:
-        counts_batches = count / ABOUT <= row["horizon"] <= count * ABOUT
+    counts_batches = bool(row["horizon"]) and count / ABOUT <= row["horizon"] <= count * ABOUT
+    if row["horizon"] and (counts_batches or row["name"] != "LambdaLR"):
         hardly_begun = counts_batches and row["steps"] <= ALMOST * row["horizon"]
         what = (
             f"It was stepped once every {count // row['steps']:,} optimizer steps, and made for "
@@ -188,7 +189,11 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
     climbs = _climbs(rate) and rate[-1] > rate[len(rate) // 2]
     if not climbs or rate[-1] <= 0 or row["steps"] < PER_STEP * count:
         return None
-    reached, takes, each = _last_rate(optimization), _length_of_warm_up(rate, row), _batches_of_a_step(optimization)
+    reached, takes, each = (
+        _last_rate(optimization),
+        _length_of_warm_up(rate, row),
+        lengths_in_batches.batches_of_a_step(optimization),
+    )
     of_batches = each > 1 and takes >= ABOUT * count
     if rate[-1] > ALMOST * (row["base_lr"] or 0.0) and not of_batches:
         return None
@@ -211,12 +216,6 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
         setting=Setting(WARM_UPS, (takes - 1, takes, takes + 1), str(fitting), called=WARM_UP) if takes else None,
         confidence="likely" if of_batches else None,
     )
-
-
-def _batches_of_a_step(optimization: Optimization) -> int:
-    """How many backwards the median step accumulates; 1 where that is not known."""
-    parts = optimization.steps["backwards"]
-    return int(np.median(parts[np.isfinite(parts)])) if np.isfinite(parts).any() else 1
 
 
 def _length_of_warm_up(rate: Floats, row: Row) -> int:
@@ -309,6 +308,7 @@ _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | 
     _milestones_of_epochs,
     _lags_behind,
     _never_warm,
+    lengths_in_batches.mismatch,
     _never_stepped,
     _begun_early,
     plateaus.wrong_way,

@@ -18,6 +18,7 @@ from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
 RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked up anew
 HORIZONS = ("total_steps", "T_max", "total_iters")
+LENGTH = "num_training_steps"
 MAX_SCHEDULERS = 100
 MODES = ("min", "max")
 NO_RATES = (math.inf, -math.inf)
@@ -47,6 +48,7 @@ class _Scheduler:
         self.number = number
         self.name = type(scheduler).__name__
         self.horizon = next((h for name in HORIZONS if isinstance(h := getattr(scheduler, name, None), int)), None)
+        self.horizon = self.horizon or _length_of_factor(scheduler)
         self.optimizer = weakref.ref(scheduler.optimizer)
         self.steps = 0
         self.inner = False
@@ -224,6 +226,23 @@ def _is_or_wraps(one: Any, other: Any) -> bool:
 def _number(rate: Any) -> float | None:
     """A rate as a number; None for one on a device, which would have to be waited for."""
     return float(rate) if isinstance(rate, (int, float)) else None
+
+
+def _length_of_factor(scheduler: Any) -> int | None:
+    """The length that the function of a LambdaLR was given by name, as transformers and diffusers do: bound to it, or
+    a variable of the function that made it."""
+    factor = next(iter(getattr(scheduler, "lr_lambdas", None) or []), None)
+    given = getattr(factor, "keywords", None)
+    known = dict(given) if isinstance(given, dict) else {}
+    code, cells = getattr(factor, "__code__", None), getattr(factor, "__closure__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
+        if name == LENGTH and name not in known:
+            try:
+                known[name] = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+    length = known.get(LENGTH)
+    return length if type(length) is int and length > 0 else None
 
 
 def _base_rate(scheduler: Any) -> float | None:
