@@ -155,6 +155,32 @@ def test_the_table_that_a_traceback_marks(make, marked: str, table: str, line: i
     assert finding.fix_code.startswith("# above line 9\n") == (line == 4), "else it would not say where it belongs"
 
 
+@pytest.mark.parametrize(
+    ("function", "lines", "head", "line"),
+    [
+        ("forward", (4, 20), "", 4),  # of an encoder above it and a decoder below it
+        ("forward", (2, 5), "", 5),
+        ("forward", (12, 20), "", 9),
+        ("forward", (2, 5), "class Pooled(Encoder):", 9),  # which may have inherited any of them
+    ],
+)
+def test_a_table_of_positions_that_several_classes_make(make, function: str, lines, head: str, line: int) -> None:
+    source = "x = x + self.pos_embedding(pos)"
+    text = f'Traceback (most recent call last):\n  File "/w/train.py", line 9, in {function}\n    {source}\n'
+    event = exception("IndexError", f"{text}IndexError: index out of range in self")[0] | {"source": source}
+    made = {"role": "module", "file": "train.py", "function": "__init__", "source": "self.pos_embedding = Embedding(9)"}
+    own = {"site": 0, "role": "forward", "file": "train.py", "line": 9, "function": function, "source": source}
+    own |= {"excerpt": f"{head}\n    def {function}(self, x):\n        {source}", "excerpt_line": 7}
+    parts = [{"model": 0, "module": f"{at}.pos_embedding", "kind": "Embedding", "made_at": at} for at in lines]
+    process = make.process(
+        events=[event | {"function": function}],
+        end=Exit("exception", 1),
+        sites=[own, *(made | {"site": at, "line": at} for at in lines)],
+        more={"modules": parts},
+    )
+    assert make.check("crash", process)[2].location.line == line
+
+
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
     def fix_code(facts) -> str:
         process = make.process(events=exception("OddError", "OddError: 7"), end=Exit("exception", 1), facts=facts)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.recorded import deaths
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _EMBEDDINGS: Final = re.compile(r"emb|word|token|wte|wpe|pos|place|lookup", re.IGNORECASE)
 _POSITIONS: Final = re.compile(r"(?:^|_)(?:pos|position|positions|positional|wpe)(?:_|$)|posit|pos_?emb", re.IGNORECASE)
+_CLASS: Final = re.compile(r"\s*class \w")
 _PARTS: Final = (ast.Name, ast.Attribute, ast.Subscript)
 OF_POSITIONS: Final = (
     "If the ids are positions, some sequence is longer than the table has rows: cut sequences to that length, or make "
@@ -59,7 +61,7 @@ def at(process: Process, where: Location | None) -> LookedUp | None:
     if len(calls) != 1 or not isinstance(calls[0].args[0], _PARTS):
         return None
     table = own.parsed.text_of(calls[0].func)
-    return LookedUp(table, own.parsed.text_of(calls[0].args[0]), where, _made(process, name_of(calls[0].func)))
+    return LookedUp(table, own.parsed.text_of(calls[0].args[0]), where, _made(process, name_of(calls[0].func), where))
 
 
 def _marked(process: Process, where: Location) -> str:
@@ -74,8 +76,16 @@ def _marked(process: Process, where: Location) -> str:
     return ""
 
 
-def _made(process: Process, name: str) -> Location | None:
-    """The line that makes the only embedding of this name."""
+def _made(process: Process, name: str, where: Location) -> Location | None:
+    """The line that makes the only embedding of this name; of several classes that make one, that of the class in which
+    it is looked up: the last above that line."""
     rows = [row for row in process.tables["modules"].records() if row["kind"] == "Embedding"]
-    made = {row["made_at"] for row in rows if str(row["module"]).rpartition(".")[2] == name}
-    return process.site(made.pop()) if len(made) == 1 else None
+    sites = {row["made_at"] for row in rows if str(row["module"]).rpartition(".")[2] == name}
+    made = [one for one in map(process.site, sites) if one is not None]
+    if len(sites) == 1:
+        return made[0] if made else None
+    own = [one for one in made if one.file == where.file and one.function == "__init__" and one.line < where.line]
+    last = max(own, key=lambda one: one.line, default=None)
+    text = recorded_text.of_file(process, where.file)
+    heads = [at for at, line in text.items() if _CLASS.match(line) and last is not None and last.line < at < where.line]
+    return last if not heads else None
