@@ -168,6 +168,7 @@ WRITTEN: Final = {
     "checkpointing": "names checkpoint, as what checkpoints activations is called",
     "reentrant": "asks for reentrant checkpointing, or turns checkpointing on as it comes",
     "adapters-text": "configures adapters of peft",
+    "special-tokens": "adds tokens to a tokenizer, special ones among them",
     "scaler-text": "makes a GradScaler",
     "byte-scaled": "makes numbers of bytes, such as of an image",
     "group-text": "makes the process group",

@@ -23,6 +23,7 @@ def collate(rows):
 def tokenizer(name):
     tok = load(name)
     tok.pad_token = tok.eos_token  # padding
+    tok.add_special_tokens({"additional_special_tokens": TAGS})  # special-tokens
     return tok
 
 def chat(tok, row):

@@ -29,6 +29,7 @@ def main(args):
     learning_rate = args.learning_rate
     criterion = str(ignore_index=args.padding)
     print("learning_rate =", learning_rate, ("fp16", "packing"))
+    tok = str(additional_special_tokens=TAGS)
 """
 
 
@@ -38,7 +39,7 @@ def test_lines(tmp_path: Path) -> None:
     linecache.checkcache()
     names: dict[str, object] = {}
     exec(compile(SCRIPT, str(path), "exec"), names)
-    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 12, 15]  # type: ignore[attr-defined]
+    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 12, 15, 17]  # type: ignore[attr-defined]
 
 
 class Augmented:

@@ -453,6 +453,34 @@ def test_special_tokens_that_no_reward_function_sees(
         assert finding.fix_code == adds.replace("True", "False")
 
 
+@pytest.mark.parametrize(
+    ("adds", "looked_for", "names"),
+    [
+        ('tok.add_special_tokens({"additional_special_tokens": [OPEN, CLOSE]})', "{OPEN}", "OPEN"),
+        ("tok = Tokenizer(additional_special_tokens=[OPEN, CLOSE])", "{OPEN}.*{CLOSE}", "OPEN and CLOSE"),
+        ('tok = Tokenizer(extra_special_tokens=["<answer>"])', "<answer>", "'<answer>'"),
+        ('tok = Tokenizer(extra_special_tokens=["<answer>"])', "####", ""),
+        ("tok = Tokenizer(additional_special_tokens=[TAGS[0], TAGS[1]])", "<answer>", ""),
+        ('tok.add_special_tokens({"pad_token": "<pad>"})', "<pad>", ""),
+    ],
+)
+def test_special_tokens_in_a_list_of_their_own(make: Any, adds: str, looked_for: str, names: str) -> None:
+    lines = ["trainer = GRPOTrainer(model)", "trainer.train()", "def form(texts):"]
+    lines += [f'    return [re.search(rf"{looked_for}", text) for text in texts]', "def tokenizer():", f"    {adds}"]
+    places = {"loss": 2, "step": 2, "reward": 3, "reward-searched": 4}
+    place = {"file": "t.py", "excerpt": "\n".join(lines), "excerpt_line": 1}
+    sites = [
+        place | {"site": site, "role": role, "line": line, "source": lines[line - 1].strip()}
+        | {"function": "form" if line > 2 else "<module>"}
+        for site, (role, line) in enumerate(places.items(), 1)
+    ]  # fmt: skip
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    finding = make.check(ADVANTAGE, make.process(steps, sites=sites, more={"loss_graphs": rows}))[2]
+    assert (finding.location.line == 6) is bool(names)
+    assert (f"Add {names} as ordinary tokens, and not among the special ones (line 6)" in finding.fix) is bool(names)
+
+
 def turned(share: float = 1.0, rows: float = 30.0, one: float = 0.0) -> dict[str, float]:
     return {"hiding_rows": rows, "one_id_rows": share, "one_id": one}
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _FEWEST: Final = 3  # logs: those of one or two steps may be equal by chance
 _SEARCHES: Final = ("search", "match", "fullmatch", "findall", "finditer")
-_SPECIAL: Final = (
-    " TRL hands completions over without special tokens: tags that were added to the tokenizer as such are gone."
-)
 
 
 def told(process: Process, finding: Finding) -> Finding:
@@ -48,13 +45,20 @@ def told(process: Process, finding: Finding) -> Finding:
     if place is None or own is None:
         return finding
     text = _searched(own)
-    special = _SPECIAL if level is not None and metrics.is_of_trl(process, level) else ""
+    special = _without_special(process) if level is not None and metrics.is_of_trl(process, level) else ""
     fix = (
         f"Every completion gets {count}: see whether line {place.line} ever finds what it looks for. If it does, the "
         f"prompts are all too easy or too hard: choose others, or reward a part of the task.{special}"
     )
     code = f"print(repr({text}))  # above line {place.line}: does it hold what is looked for?"
     return replace(finding, location=place, fix=fix, fix_code=code)
+
+
+def _without_special(process: Process) -> str:
+    """What no reward function of TRL sees, with the line that adds such tokens."""
+    adds = special_tags.adds(process)
+    where = f"line {adds.line} adds" if adds is not None else "were added"
+    return f" TRL hands completions over without special tokens: tags that {where} to the tokenizer as such are gone."
 
 
 def _logged(process: Process) -> float | None:

@@ -54,6 +54,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "collator": frozenset({"DataCollatorForLanguageModeling"}),
     "checkpointing": frozenset({"checkpoint", "checkpoint_sequential"}),  # of activations, by what its line says
     "adapters-text": frozenset({"LoraConfig", "AdaLoraConfig"}),
+    "special-tokens": frozenset({"add_special_tokens", "add_tokens"}),
     "scaler-text": frozenset({"GradScaler"}),
     "byte-scaled": frozenset({"uint8", "ToTensor", "to_tensor", "convert_image_dtype", "ToDtype"}),
     "group-text": frozenset({"init_process_group"}),

@@ -21,7 +21,8 @@ NAMES: Final = frozenset({
 OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
 OF_PROFILERS: Final = frozenset({"active", "activities", "on_trace_ready"})  # given to torch's, or to its schedule
 OF_TEMPLATES: Final = frozenset({"assistant_only_loss"})  # has the chat template say what is a target
-LOOKED_FOR: Final = NAMES | OF_LOSSES | OF_PROFILERS | OF_TEMPLATES
+OF_TOKENIZERS: Final = frozenset({"additional_special_tokens", "extra_special_tokens"})
+LOOKED_FOR: Final = NAMES | OF_LOSSES | OF_PROFILERS | OF_TEMPLATES | OF_TOKENIZERS
 LONGEST_CALL: Final = 200  # lines
 REWARDS: Final = "reward_funcs"  # the functions that trl's trainers call for rewards, whatever these are called
 
