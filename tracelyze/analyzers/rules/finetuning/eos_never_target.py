@@ -52,7 +52,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: row_ends.End, l
         title=f"The end of a text is never learned: id {end.symbol} ends the rows but never counts as a target",
         summary=(
             f"{percent(end.share)} of the rows checked end in id {end.symbol}, which {line.function} never counts as a "
-            f"target: generation runs on to the length limit. {remedy.why}{last}"
+            f"target: nothing here teaches the model to stop. {remedy.why}{last}"
         ),
         remedy=remedy,
         evidence=[
