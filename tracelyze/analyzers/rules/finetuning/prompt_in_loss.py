@@ -55,11 +55,11 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         "within a few steps; from then on these targets make the loss look better than the answers are, and"
     )
     if not by_template:
-        title = f"{percent(share)} of the targets lie before {parting}, which parts every row in two"
+        title = f"{percent(share)} of the targets stand before {parting}: if it ends the prompts, they are learned, too"
         what = (
-            f"Every row holds {parting} once. If it stands between a prompt and its answer, the prompt counts in the "
-            f"loss: {percent(share)} of the targets of {line.function}. In plain text, where it is a word or a full "
-            "stop, nothing is wrong. Otherwise the loss says less of the answers, and targets of the prompt"
+            f"Every row holds {parting} once. In plain text, where that is a word or a full stop, nothing is wrong. "
+            f"Where it ends a prompt, as the marker of an answer does, {percent(share)} of the targets of "
+            f"{line.function} are prompt: the loss says less of the answers, and these targets"
         )
     place, fix, code, in_vain = copied_labels.assigned(process), FIX, FIX_CODE, ""
     if (made_anew := collators.line(process)) is not None:
