@@ -233,6 +233,25 @@ def test_an_optimizer_of_another_method_takes_in_no_state(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("later", "status"),
+    [
+        ({"length": 40}, "passed"),
+        ({"dataset": "Photos"}, "passed"),
+        ({}, "fired"),  # made again over the same data
+        (None, "fired"),  # the same one
+    ],
+)
+def test_a_phase_on_other_data_begins_with_a_fresh_optimizer(make, later: dict[str, Any] | None, status: str) -> None:
+    of_first = {"loader": 0, "dataset": "Images", "iterable": False, "length": 100, "batch_size": 32, "num_workers": 0}
+    loaders = [of_first, *([] if later is None else [of_first | {"loader": 1} | later])]
+    columns = make.steps()
+    columns |= {"loader": [0] * 200 + [len(loaders) - 1] * (len(columns["loss"]) - 200)}
+    rows = {"checkpoints": [SAVE, LOAD | {"optimizer_restored": False}]}
+    process = make.process(columns, more=rows, loaders=loaders, optimizers=ADAM)
+    assert make.check("resume-discontinuity", process)[0] == status
+
+
+@pytest.mark.parametrize(
     ("steps", "row", "status"),
     [
         (200, {}, "passed"),  # pretraining, and then the same model on other texts at the same rate

@@ -63,7 +63,8 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     lost = [name for name in lost if name != "scheduler" or schedules]
     # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
     lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or first_steps.has_state(process)]
-    second = row["optimizer"] and first_steps.is_second_phase(process, facts)
+    other = first_steps.on_other_data(process, int(row["step"] or 0))
+    second = row["optimizer"] and (other or first_steps.is_second_phase(process, facts))
     if second and ("optimizer" in lost or facts.get("renewed")):
         return None
     if lost[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
@@ -111,7 +112,7 @@ RULE = Rule(
         Threshold("jump", 1.2, "times", "derived: less is within the noise of most trainings"),
     ),
     not_when="Weights from another program, optimizers without state, evaluation only, weights saved without an "
-    "epoch, a fresh optimizer with a lower learning rate or other parameters, a new head, a finished schedule, a "
-    "learning rate set by hand.",
+    "epoch, a fresh optimizer with a lower learning rate or other parameters, a new head, other data, a finished "
+    "schedule, a learning rate set by hand.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

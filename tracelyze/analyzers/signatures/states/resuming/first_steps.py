@@ -67,6 +67,18 @@ def _schedule_was_over(process: Process, facts: Row) -> bool:
     return bool(own) and own[-1]["steps"] - own[-1]["horizon"] in (0, 1)
 
 
+def on_other_data(process: Process, step: int) -> bool:
+    """Whether the steps from this one on are fed by a loader of other data than those before: a second phase. A loader
+    that is made again over the same data has as many batches."""
+    rows, fed = {row["loader"]: row for row in process.loaders.records()}, process.steps["loader"]
+    known = [part[np.isfinite(part)] for part in (fed[:step], fed[step:])]
+    if not all(len(part) for part in known):
+        return False
+    before, after = rows.get(known[0][-1]), rows.get(known[1][0])
+    names = ("dataset", "length")
+    return before is not None and after is not None and any(before[name] != after[name] for name in names)
+
+
 def has_new_part(facts: Row) -> bool:
     """Whether parameters are trained that took in nothing of any file: a new head on weights from another task."""
     return bool(facts.get("fresh"))
