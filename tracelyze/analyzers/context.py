@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence.candidates import dropped
-from tracelyze.analyzers.evidence.editing import own_names, unknown_names
+from tracelyze.analyzers.evidence.editing import own_names, trainer_examples, unknown_names
 from tracelyze.analyzers.evidence.recorded_text import excerpt_of
 from tracelyze.analyzers.evidence.settings import constants, framework_arguments, own_arguments
 from tracelyze.diagnosis import Diff, Finding, Location, Setting
@@ -42,6 +42,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     return replace(
         finding,
         excerpt=excerpt,
+        fix=trainer_examples.above_epochs(finding.fix, process),
         fix_code=_example(finding, process),
         diff=narrowed(finding.diff),
         seen_at=_elsewhere(finding.seen_at, finding.location),

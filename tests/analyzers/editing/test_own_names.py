@@ -170,6 +170,31 @@ def test_a_trainer_stops_by_its_callbacks(make, line: str, callback: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("role", "line", "where"),
+    [
+        ("step", "trainer.fit(net, datamodule=data)", "above trainer.fit(...)"),
+        ("step", "trainer.train()", "above trainer.train(...)"),
+        ("loader", "engine.run(train, max_epochs=3)", "above engine.run(...)"),
+        ("loader", "engine.run(train)", "above the loop over epochs"),  # once for each epoch, perhaps
+        ("step", "optimizer.step()", "above the loop over epochs"),
+    ],
+)
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_a_loop_over_epochs_that_no_line_of_the_script_is(make, role: str, line: str, where: str, own_loop) -> None:
+    """Words as well as examples name the call that goes through the epochs, where the script has no such loop."""
+    sites = [{"site": 1, "role": role, "line": 80, "source": line}]
+    sites += [{"site": 2, "role": "epochs", "line": 70, "source": "for epoch in range(9):"}] * own_loop
+    process = make.process(sites=sites)
+    where = "above the loop over epochs" if own_loop else where
+    said = "torch.manual_seed(0)  # once, above the loop over epochs, and no longer on line 9"
+    assert where in own_names.in_example(said, process, None)
+    assert trainer_examples.above_epochs("Run line 9 once, above the epoch loop.", process) in (
+        f"Run line 9 once, {where}.",
+        "Run line 9 once, above the epoch loop.",
+    )
+
+
+@pytest.mark.parametrize(
     ("lines", "stops"),
     [
         (

@@ -68,6 +68,19 @@ def of_function(process: Process, location: Location) -> dict[int, str]:
     return {at: line for at, line in found.items() if begin <= at < end}
 
 
+def decorators(process: Process, location: Location) -> list[str]:
+    """The recorded decorators of the function of a location, each on a line of its own, the nearest first."""
+    found, head = of_file(process, location.file), re.compile(rf"\s*(?:async )?def {re.escape(location.function)}\(")
+    at = location.line
+    while at in found and not head.match(found[at]):
+        at -= 1
+    above: list[str] = []
+    while at in found and (line := found.get(at - 1, "").strip()).startswith("@"):
+        above.append(line)
+        at -= 1
+    return above
+
+
 def excerpt_of(process: Process, location: Location) -> Excerpt | None:
     """The recorded lines around a location, or else those around other places that it is among; None without any."""
     for row, excerpt in _excerpts(process):

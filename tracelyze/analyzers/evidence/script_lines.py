@@ -29,6 +29,7 @@ _GLOBAL_SEED: Final = (
 )
 _OF_TORCH: Final = r"\btorch\.(?:random\.)?manual_seed\s*\(|(?<![\w.])manual_seed\s*\(|\bseed_everything\s*\("
 _EACH_EPOCH: Final = r"^on_(?:train_|validation_|test_)?epoch_|^on_(?:validation|eval\w*|sanity_check)_?"
+_HANDLES_EPOCHS: Final = r"@[\w.]+\.on\(\s*Events\.EPOCH_"
 _MADE_SEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\("  # a generator that is made with its seed
 _UNSEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\(\s*(?:None\s*)?\)"  # by the operating system
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
@@ -266,13 +267,15 @@ def reseeded(process: Process) -> Location | None:
     once = process.functions("dataloader", "optimizer")
     read = process.functions("loader") - once
     seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
-    called = [one for one in seeds if each_epoch(one) and seeds_all(one)]
+    called = [one for one in seeds if each_epoch(process, one) and seeds_all(one)]
     return only_of(again or [one for one in seeds if one.file_function in read] or called)
 
 
-def each_epoch(line: Location) -> bool:
-    """Whether the line stands in a method that a framework calls as an epoch or a validation begins or ends."""
-    return re.search(_EACH_EPOCH, line.function) is not None
+def each_epoch(process: Process, line: Location) -> bool:
+    """Whether the line stands in a method that a framework calls as an epoch or a validation begins or ends, or in a
+    handler of Ignite that is."""
+    handles = any(re.match(_HANDLES_EPOCHS, one) for one in recorded_text.decorators(process, line))
+    return handles or re.search(_EACH_EPOCH, line.function) is not None
 
 
 def orders(line: Location, loader: Mapping[str, Any]) -> bool:

@@ -690,3 +690,39 @@ def test_a_trainer_that_asks_for_a_loader_each_epoch_knows_the_number_of_it(make
         assert (finding.diff.added, "loop" in finding.fix) == ([f"        {edited}"], False)
     else:
         assert (finding.diff, "above the loop" in finding.fix) == (None, True)
+
+
+HANDLER = """\
+def main():
+    loader = DataLoader(data, batch_size=32, shuffle=True)
+
+    @trainer.on(Events.{event})
+    def again(engine):
+        torch.manual_seed(7)
+"""
+
+
+@pytest.mark.parametrize(("event", "line"), [("EPOCH_STARTED", 6), ("STARTED", 2)])
+def test_a_handler_of_ignite_that_seeds_at_each_epoch(make, event: str, line: int) -> None:
+    """One of the start of all epochs runs once: what else seeds is not known, and a generator of the loader's own is
+    no matter to it."""
+    text = HANDLER.format(event=event)
+    seed, made = ({"file": "t.py", "excerpt": text, "excerpt_line": 1, "site": 60 + at} for at in range(2))
+    seed |= {"role": "seed", "function": "again", "line": 6, "source": "torch.manual_seed(7)"}
+    made |= {"role": "dataloader", "function": "main", "line": 2, "source": text.splitlines()[1].strip()}
+    one = [RANDOM | {"loader": 0, "made_at": 61}]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=[seed, made])[2]
+    assert (finding.location.line, "Take line 6 out" in finding.fix) == (line, line == 6)
+    added = finding.diff.added if finding.diff else []
+    with_own = "    loader = DataLoader(data, batch_size=32, shuffle=True, generator=torch.Generator().manual_seed(0))"
+    assert added == ([] if line == 6 else [with_own])
+
+
+@pytest.mark.parametrize("argument", ["shuffle=True, generator=g", "sampler=sampler", "**options"])
+def test_a_loader_that_may_draw_from_another_generator_gets_none(make, argument: str) -> None:
+    text = f"def main():\n    torch.set_num_threads(1)\n    loader = DataLoader(data, {argument})\n"
+    made = {"file": "t.py", "excerpt": text, "excerpt_line": 1, "site": 61, "role": "dataloader", "function": "main"}
+    made |= {"line": 3, "source": text.splitlines()[2].strip()}
+    one = [RANDOM | {"loader": 0, "made_at": 61}]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=[made])[2]
+    assert (finding.diff, "one loader" in finding.fix) == (None, False)

@@ -70,7 +70,7 @@ _STOPPED_BY: Final = {
     "# and the Trainer, beside its callbacks:\ncallbacks=[EarlyStoppingCallback(early_stopping_patience=5)]",
 }
 
-
+_ABOVE: Final = re.compile(r"\b(?P<where>above|before) the (?:loop over epochs|epoch loop)\b")
 _ENGINE: Final = re.compile(r"(?:\w+ = )?(?P<engine>[A-Za-z_][\w.]*)\.run\((?P<epochs>.*\bmax_epochs\s*=)?")
 _STOPPED_BY_ENGINES: Final = """from ignite.handlers import EarlyStopping
 # below what attaches the metrics, with your own name of the loss among them in place of "loss":
@@ -91,6 +91,7 @@ _HALVED_BY: Final = {
 def in_example(code: str, process: Process) -> str:
     """The example with the settings of the trainer that makes the steps; unchanged where the script makes them."""
     trainer, method = trainer_of(process)
+    code = above_epochs(code, process)
     if not trainer:
         return _by_engines(process) or code if code == STOP_EARLY else code
     if code == STOP_EARLY:
@@ -112,6 +113,17 @@ def in_example(code: str, process: Process) -> str:
     code = _RATE.sub(rf"{trainer}.args.learning_rate = \g<rate>  # {before}", code)
     code = _WORKERS.sub(lambda made: _workers(trainer, made, before), code)
     return _BFLOAT16.sub("TrainingArguments(output_dir, bf16=True)  # beside what it is given today", code)
+
+
+def above_epochs(text: str, process: Process) -> str:
+    """Words or an example with the call that goes through the epochs, where no loop of the script does."""
+    if not _ABOVE.search(text) or process.locations("epochs"):
+        return text
+    trainer, method = trainer_of(process)
+    runs = [match for one in process.locations("loader") if (match := _ENGINE.match(one.source)) and match["epochs"]]
+    engines = {match["engine"] for match in runs}
+    call = f"{trainer}.{method}(...)" if trainer else f"{engines.pop()}.run(...)" if len(engines) == 1 else ""
+    return _ABOVE.sub(rf"\g<where> {call}", text) if call else text
 
 
 def _by_engines(process: Process) -> str:

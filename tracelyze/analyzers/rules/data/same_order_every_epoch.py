@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.computed.order import epochs_untold, put_back, repeated_order, seeded_loaders
 from tracelyze.analyzers.evidence import pictures, script_lines
-from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -79,20 +78,12 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     later = ", and other random numbers repeat as well" if script_lines.seeds_all(seeds) else ""
     although = f", although the loader shuffles ({loader['sampler']})" if loader["shuffled"] else ""
     if untold:
-        why, fix, code = untold.why, untold.fix, untold.code
+        why, fix, code, diff = untold.why, untold.fix, untold.code, untold.diff
     elif again:
-        why, fix, code = again.why, again.fix, again.code
+        why, fix, code, diff = again.why, again.fix, again.code, again.diff
     else:
-        made = "The loader is made anew for each pass, and before that" if anew else "Before each pass"
-        why = f"{made} something puts the generator of the order back: torch.manual_seed, or a generator made anew."
-        fix = "Seed once, before the first epoch, and make one loader for all epochs."
-        own = loader_arguments.own_sampler(process, loader)
-        what = "all once, the sampler and its generator too" if own else "both once"
-        once = seeded_loaders.example(process, loader)
-        code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
-        if seeds is not None and not anew and script_lines.orders(seeds, loader):
-            why = f"Line {seeds.line} puts the generator of the order back before each pass."
-            fix, code = put_back.advice(process, seeds)
+        known = seeds is not None and not anew and script_lines.orders(seeds, loader)
+        why, fix, code, diff = put_back.advice(process, loader, seeds if known else None, anew)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -110,7 +101,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
-        diff=untold.diff if untold else again.diff if again else None,
+        diff=diff,
         location=(untold.location if untold else seeds if again or not anew else None)
         or process.loader_location(loader),
         seen_at=process.loader_location(loader),
