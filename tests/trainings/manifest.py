@@ -1403,6 +1403,7 @@ TARGETS_AND_LAYERS: Final = (
     pair(
         "steered_experts", "bias-raised", "router-collapse", lines=("self.choice_bias += 0.02 * (load - load.mean())",)
     ),
+    pair("counted_experts", "counts-alone", "router-collapse", lines=("return EXPERTS * (used * used).sum()",)),
     pair("experts_mixture", "balance-subtracted", "router-collapse", lines=("loss = error - 0.05 * balance",)),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("sorting_groups", "one-reward-and-entropy", "zero-advantage", consequences=STUCK),

@@ -154,6 +154,7 @@ WRITTEN: Final = {
     "fill": "fills with a constant, or evenly",
     "fit": "fits a scaler, or anything else",
     "transforms": "has a scaler transform values, or takes what it learned",
+    "counts": "counts choices, or marks each in a row of zeros",
     "trainer-mean": "takes a mean in a compute_loss, which the Trainer of transformers calls",
     "divergence": "sums the KL divergence of a Gaussian code",
     "zero-fill": "fills with zeros, or makes a parameter of zeros",

@@ -250,6 +250,11 @@ def test_scaled_values_that_are_dropped(make: Any) -> None:
         ("z = scaler.transform(", "    x_train)"),
     ):
         assert scaled_in_vain(make, fits, *others, loads) is None, "it is kept, or written in place"
+    goal = "y_train, y_val = y_scaler.transform(y_train), y_scaler.transform(y_val)"
+    assert number(scaled_in_vain(make, goal, fits, loads).place) == 62, "the scaler of the targets is another one"
+    assert scaled_in_vain(make, "z = other.transform(z_train)", fits, loads) is None
+    assert scaled_in_vain(make, "y = scaler.transform(y)", fits, loads) is None, "the same one"
+    assert scaled_in_vain(make, "y_scaler.transform(y_train)", loads) is None, "the inputs are what is missed"
     assert scaled_in_vain(make, "scaler.fit(x_train)", loads) is None
     assert scaled_in_vain(make, "scaler.transform(load(path))", loads) is None
 

@@ -170,6 +170,11 @@ def test_the_mean_of_a_loss_that_a_trainer_asks_for(function: str, found: bool) 
     assert roles.lines(code) == [("trainer-mean", 2)] * found
 
 
+def test_choices_that_are_counted() -> None:
+    *_, code = codes("def forward(self, x):\n    pick = x.argmax(-1)\n    return F.one_hot(pick, 8).float().mean(0)")
+    assert roles.lines(code) == [("counts", 3)]
+
+
 @pytest.mark.parametrize(("function", "found"), [("forward", True), ("__init__", False)])
 def test_a_dropout_that_is_made_anew(function: str, found: bool) -> None:
     *_, code = codes(f"def {function}(self, x):\n    return nn.Dropout(0.1)(x)")

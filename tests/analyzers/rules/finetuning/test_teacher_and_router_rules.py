@@ -414,6 +414,41 @@ def test_a_balance_that_weighs_nothing(make: Any, lines: list[str], argv: list[s
     assert "0.01" in finding.fix_code
 
 
+COUNTED = "share = F.one_hot(pick, self.n_experts).float().mean(dim=0)"
+BALANCE = "self.balance_loss = self.n_experts * (share * share).sum()"
+OF_GATE = "share * probs.flatten(0, -2).mean(0)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "example"),
+    [
+        ([COUNTED, BALANCE], f"self.balance_loss = self.n_experts * ({OF_GATE}).sum()"),
+        ([COUNTED, "self.balance_loss = share.pow(2).sum()"], f"self.balance_loss = ({OF_GATE}).sum()"),
+        ([COUNTED, "self.balance_loss = (share ** 2).sum() * 8"], f"self.balance_loss = (({OF_GATE})).sum() * 8"),
+        (["share = torch.bincount(pick, minlength=8) / n", "self.balance_loss = share.var()"], "one_hot("),
+        ([COUNTED, "self.balance_loss = ((share - 1 / self.n_experts) ** 2).sum()"], "one_hot("),
+        ([COUNTED, "self.balance_loss = self.n_experts * (share * probs.mean(0)).sum()"], None),
+        ([COUNTED, "usage = probs.mean(0)", "self.balance_loss = torch.dot(share, usage)", BALANCE], None),
+        (["share = (F.one_hot(pick, 8) * probs).mean(0)", BALANCE], None),  # the probabilities are in it
+        ([COUNTED, "self.busy = (share * share).sum()"], None),  # which no loss takes
+        ([COUNTED, "self.balance_loss = share.sum()"], None),
+        (["share = probs.mean(0)", BALANCE], None),
+    ],
+)
+def test_a_balance_of_counts_alone(make: Any, lines: list[str], example: str | None) -> None:
+    text = ["def forward(self, x):", "    probs = self.gate(x).softmax(dim=-1)", *(f"    {one}" for one in lines)]
+    at = {"file": "t.py", "function": "forward", "excerpt": "\n".join(text), "excerpt_line": 1}
+    sites = [at | {"site": 70, "role": "counts", "line": 3, "source": lines[0]}]
+    total = "loss = ce + 0.1 * model.moe.balance_loss"
+    excerpt = {"source": total, "excerpt": total, "excerpt_line": 80}
+    sites.append({"site": 71, "role": "loss", "file": "t.py", "line": 80, "function": "main", **excerpt})
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites))[2]
+    assert ("have no gradient, so a term" in finding.fix) == (example is not None)
+    assert (finding.location is not None and finding.location.line == 2 + len(lines)) == (example is not None)
+    assert example is None or example in finding.fix_code
+
+
 @pytest.mark.parametrize(
     ("entropy", "loss", "example"),
     [

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.loss.balance import (
     balance_bias,
+    balance_counts,
     balance_entropy,
     balance_term,
     balance_weight,
@@ -80,7 +81,7 @@ def _finding(
     begin = min(idle_experts.since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
     turned = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
-    mistake = turned or balance_weight.zero(process)
+    mistake = turned or balance_weight.zero(process) or balance_counts.alone(process)
     alike = "is" if len(bad) == 1 else "are"
     others = f" ({len(bad)} of {gates} gates {alike} like this)" if gates > 1 else ""
     gone = rows[0]["step"] == idle_experts.since(looks[name], limits) > 1
@@ -96,7 +97,7 @@ def _finding(
             f"{others}. Experts that get no tokens learn nothing, and their parameters are wasted."
         ),
         fix=_FIX if mistake is None else mistake.fix,
-        fix_code=_EXAMPLE if mistake is None else mistake.code,
+        fix_code=(mistake and mistake.code) or _EXAMPLE,
         first_step=begin,
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", *limits.against("idle")),

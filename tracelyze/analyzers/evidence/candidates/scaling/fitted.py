@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SCALERS: Final = re.compile(
     r"(?P<held>(?:[A-Za-z_]\w*\.)*\w*scaler)\.fit\(|(?P<made>(?:[A-Za-z_]\w*\.)*\w+)\s*=\s*(?:\w+\.)*\w*Scaler\([^()]*\)\.fit\("
 )
-_OF_TARGETS: Final = re.compile(r"(?:^|[._])(?:y|target|label|output)", re.IGNORECASE)
+OF_TARGETS: Final = re.compile(r"(?:^|[._])(?:y|target|label|output)", re.IGNORECASE)
 _TENSORS: Final = ("tensor", "as_tensor", "from_numpy", "FloatTensor", "Tensor")
 _CODE: Final = "{name} = {scaler}.transform({name})  # above line {line}, of training and validation"
 
@@ -31,7 +31,7 @@ def remedy(process: Process) -> Remedy | None:
         return None
     found = _SCALERS.search(fits[0].source)
     scaler = (found["held"] or found["made"]) if found is not None else ""
-    if not scaler or _OF_TARGETS.search(scaler):
+    if not scaler or OF_TARGETS.search(scaler):
         return None
     fix = (
         f"Scale what line {place.line} makes the dataset of, in training and validation alike: line {fits[0].line} "

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.candidates.scaling.fitted import OF_TARGETS
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.formatting import listed
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _SCALES: Final = ("transform", "fit_transform", "normalize", "standardize")
 _RETURNS: Final = ("transform", "fit_transform")
-_CALLED: Final = re.compile(r"\.(?:fit_)?transform\s*\(")
+_CALLED: Final = re.compile(r"([\w.\[\]]*)\.(?:fit_)?transform\s*\(")
+_GIVEN: Final = re.compile(_CALLED.pattern + r"\s*([\w.\[\]]*)")
 _LOOP: Final = re.compile(
     r"\s*for (?P<key>\w+), (?P<value>\w+) in (?:(?P<items>[\w.]+)\.items\(\)|enumerate\((?P<listed>[\w.]+)\)):"
     r"\s*(?:#.*)?$"
@@ -59,18 +61,29 @@ def _of_dropped(process: Process) -> Remedy | None:
     given as it is."""
     texts = [one for one in recorded_text.matching(process, _CALLED) if not one.source.startswith("#")]
     calls = {one.line: (one, found) for one in texts if (found := _bare(own_statement.at(process, one)))}
+    calls = {at: (one, of) for at, (one, of) in calls.items() if not _of_targets(one.source)}
     places = [one for _, (one, _) in sorted(calls.items())]
-    if not places or len({one.file_function for one in texts}) > 1 or len(places) < len(texts):
+    scalers = {name for one in places for name in _CALLED.findall(one.source)}
+    others = [one for one in texts if one not in places]
+    kept = [one for one in others if not (_of_targets(one.source) and scalers.isdisjoint(_CALLED.findall(one.source)))]
+    stands = {one.file_line: one.file_function for one in process.locations("transforms")}
+    if not places or kept or len({stands.get(one.file_line, one.file_function) for one in places}) > 1:
         return None  # another line may keep what the scaler returns
     if any(_IN_PLACE.search(one) for one in recorded_text.everything(process)):
         return None
     given = list(dict.fromkeys(of for _, (_, of) in sorted(calls.items())))
-    others = [str(one.line) for one in places[1:]]
+    more = [str(one.line) for one in places[1:]]
     fix = (
         f"Assign the result in line {places[0].line}: a scaler returns the scaled values, and {given[0]} stays as it "
-        f"was." + (f" The same goes for line{'s' * (len(others) > 1)} {listed(others, most=4)}." if others else "")
+        f"was." + (f" The same goes for line{'s' * (len(more) > 1)} {listed(more, most=4)}." if more else "")
     )
     return Remedy(fix, "\n".join(f"{of} = {one.source}" for _, (one, of) in sorted(calls.items())), places[0])
+
+
+def _of_targets(source: str) -> bool:
+    """Whether all that a line has transformed is of targets, by the names of its scalers or of what they are given."""
+    found = _GIVEN.findall(source)
+    return len(found) > 0 and all(OF_TARGETS.search(scaler) or OF_TARGETS.search(given) for scaler, given in found)
 
 
 def _of_a_loop(process: Process) -> Remedy | None:

@@ -42,6 +42,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "fit": frozenset({"fit"}),
     "transforms": frozenset({"transform", "fit_transform", "mean_", "scale_", "var_", "center_", "data_min_"}),
     "trainer-mean": frozenset({"mean"}),
+    "counts": frozenset({"one_hot", "bincount", "histc"}),
     "zero-fill": frozenset({"zeros_", "zero_", "zeros", "zeros_like"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
