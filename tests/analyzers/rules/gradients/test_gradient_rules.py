@@ -169,6 +169,33 @@ def test_a_log_of_what_a_clamp_cannot_keep_from_zero(make, source: str, compleme
 
 
 @pytest.mark.parametrize(
+    ("above", "source", "code"),
+    [
+        (
+            "p = torch.sigmoid(z)",
+            "pos, neg = torch.log(p), torch.log(1 - p)",
+            "pos, neg = torch.nn.functional.logsigmoid(z), torch.nn.functional.logsigmoid(-z)",
+        ),
+        ("p = z.sigmoid().clamp(0, 1)", "loss = -(1 - p).log()", "loss = -torch.nn.functional.logsigmoid(-z)"),
+        ("q = p", "loss = -torch.log1p(-torch.sigmoid(a - b))", "loss = -torch.nn.functional.logsigmoid(-(a - b))"),
+        ("p = torch.softmax(z, -1)", "loss = -torch.log(1 - p)", ""),
+        ("p = torch.sigmoid(z); p = p * mask", "loss = -torch.log(1 - p)", ""),
+        ("p = torch.sigmoid(z)", "loss = -(torch.log(1 - p) + torch.log(q))", ""),  # q may be anything
+    ],
+)
+def test_logarithms_of_a_sigmoid_are_computed_from_its_logits(make, above: str, source: str, code: str) -> None:
+    steps = make.steps() | {"loss": [0.7] * 300 + [float("nan")] * 100}
+    event = {"kind": "nonfinite-loss", "step": 300, "name": "", "text": "log of 0", "value": 1.0, "time": 1.0}
+    text = "\n".join(f"    {one}" for one in ("y = y.float()", *above.split("; "), source))
+    line = {"site": 9, "role": "nonfinite", "file": "train.py", "line": 12, "function": "nll", "source": source}
+    line |= {"excerpt": text, "excerpt_line": 13 - len(text.split("\n"))}
+    _, _, finding = make.check("loss-nonfinite", make.process(steps, events=[event], sites=[line]))
+    assert (finding.fix_code == code) is bool(code)
+    assert ("from the logits that the sigmoid" in finding.fix) is bool(code)
+    assert "float32 holds 1 - 1e-8 as 1" in finding.fix
+
+
+@pytest.mark.parametrize(
     "norm",
     [
         np.concatenate([np.linspace(1, 9, 100), np.full(300, 9.0)]),  # warm-up

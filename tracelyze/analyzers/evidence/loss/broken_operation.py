@@ -54,6 +54,10 @@ log_p, log_not_p = torch.nn.functional.logsigmoid(z), torch.nn.functional.logsig
 # where there are only probabilities:
 p = p.clamp(1e-6, 1 - 1e-6)
 """
+_OF_LOGITS: Final = (
+    "Compute it from the logits that the sigmoid is taken of, as binary_cross_entropy_with_logits does: logsigmoid(z) "
+    "is log(p), and logsigmoid(-z) is log(1 - p). A clamp of p at 1e-8 is none: float32 holds 1 - 1e-8 as 1."
+)
 _DIVISION: Final = (
     "Divide by what cannot be 0: leave out what has nothing to be divided by, as an empty mask, or bound the divisor "
     "from below. A quotient grows as a bound shrinks: take one that is not tiny beside the usual divisors."
@@ -140,20 +144,22 @@ class Broken:
             return _LOGARITHM_OF_DATA, (finite.logarithms(own) if own is not None else "") or _LOGARITHM_OF_DATA_CODE
         if len(self.operations) == 1 and self._name == "ctc_loss":
             return _CTC, _past_infinity(process, place, own) or _FIX["ctc_loss"][1]
-        return self._remedy(own)
+        return self._remedy(process, place)
 
-    def _remedy(self, place: OwnStatement | None) -> tuple[str, str] | None:
+    def _remedy(self, process: Process, place: Location | None) -> tuple[str, str] | None:
         if len(self.operations) != 1:
             return None
+        own = own_statement.at(process, place)
         if "exponentials" in self.operations[0]:
             return _UNDERFLOWN, _UNDERFLOWN_CODE
-        if self._name == "log" and place is not None and _of_complement(place.parsed):
-            return _COMPLEMENT, _COMPLEMENT_CODE
+        if self._name == "log" and own is not None and _of_complement(own.parsed):
+            of_logits = finite.log_sigmoids(process, place)
+            return (_OF_LOGITS, of_logits) if of_logits else (_COMPLEMENT, _COMPLEMENT_CODE)
         told = _FIX.get(self._name)
-        if told is None or place is None:
+        if told is None or own is None:
             return told
-        own = {"log": finite.logarithms, "division": finite.counted, "sqrt": finite.roots}.get(self._name)
-        code = own(place) if own is not None else ""
+        bounded = {"log": finite.logarithms, "division": finite.counted, "sqrt": finite.roots}.get(self._name)
+        code = bounded(own) if bounded is not None else ""
         return told[0], f"{code}{_BETTER * (self._name == 'log')}" if code else told[1]
 
     @property
