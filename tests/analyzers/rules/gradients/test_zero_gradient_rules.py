@@ -37,6 +37,9 @@ def test_a_loss_that_is_told_to_require_a_gradient(make, line: str, named: bool)
     assert ("Line 69 has " in finding.summary) is named
     assert ("Line 64 calls the model and compares its answer" in finding.summary) is named
     assert (finding.location is not None and finding.location.line == 69) is named
+    assert ("Compute the loss from `torch.sigmoid(self(x))` of line 64 without" in finding.fix) is named
+    apart = make.process(make.steps() | {"grads_none": [8] * COUNT}, sites=sites[:1])
+    assert ("look for what has no gradient" in make.check("zero-gradients", apart)[2].fix) is named
     cut = {"site": 11, "role": "cut", "file": "t.py", "line": 68, "function": "training_step", "source": "z.detach()"}
     dead = make.steps() | {"grads_none": [8] * COUNT}
     cuts = make.check("zero-gradients", make.process(dead, sites=[*sites, cut]))[2]

@@ -23,6 +23,10 @@ _FIX: Final = (
     "for what has no gradient: a comparison, argmax, round, item(), numpy, detach() or no_grad(). Compute the loss "
     "without that, as of probabilities in place of a thresholded answer."
 )
+_OF_THE_ANSWER: Final = (
+    "Compute the loss from {0.answer} of line {0.line} without the comparison, which is for metrics. And take "
+    "requires_grad out of line {1}: backward() then fails for as long as the loss has no graph."
+)
 _WITHOUT: Final = "return {loss}  # in place of line {line}"
 
 
@@ -49,16 +53,27 @@ def of(process: Process) -> Silenced | None:
     )
     returns = place.source.startswith("return")
     code = _WITHOUT.format(loss=found["loss"], line=place.line) if returns else ""
-    return Silenced(said + _compared(process), _FIX.format(line=place.line), code, place)
+    compared = _compared(process)
+    if compared is None:
+        return Silenced(said, _FIX.format(line=place.line), code, place)
+    said += f" Line {compared.line} calls the model and compares its answer: a comparison has no gradient."
+    return Silenced(said, _OF_THE_ANSWER.format(compared, place.line), code, place)
 
 
-def _compared(process: Process) -> str:
-    """A sentence about the only line that calls the model in training, where it holds the answer against something."""
+class _Compared(NamedTuple):
+    """A line, and what it compares, as it is written there."""
+
+    line: int
+    answer: str
+
+
+def _compared(process: Process) -> _Compared | None:
+    """The only line that calls the model in training, where it holds the answer against something."""
     own = own_statement.at(process, process.location("training-call"))
     if own is None or len({one.file_line for one in process.locations("training-call")}) != 1:
-        return ""
+        return None
     tests = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Compare)]
     called = [one for one in tests if any(isinstance(part, ast.Call) for part in ast.walk(one.left))]
     if len(called) != 1 or not isinstance(own.parsed.statement, ast.Return | ast.Assign):
-        return ""
-    return f" Line {own.line} calls the model and compares its answer: a comparison has no gradient."
+        return None
+    return _Compared(own.line, f"`{own.parsed.text_of(called[0].left)}`")
