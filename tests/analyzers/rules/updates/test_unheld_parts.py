@@ -354,6 +354,47 @@ def test_parameters_that_a_line_passes_over_by_their_names(make, test: str, name
         assert "# give the optimizer of line 6 a name, and return it below this" in finding.fix_code
 
 
+TIED = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.head = nn.Linear(8, 40)
+        self.head.weight = self.embed.weight
+    def extend(self, rows):
+        {anew}
+        self.head.weight.data.copy_(rows)"""
+GROUPS = """\
+def groups(model):
+    for name, p in model.named_parameters():
+        if name.startswith("head."):
+            continue
+        decay.append(p)
+    return torch.optim.AdamW(decay)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TIED.format(anew="self.head = nn.Linear(8, 56)"), 106),
+        (TIED.format(anew="self.tail = nn.Linear(8, 56)"), 3),  # another layer
+        (TIED.format(anew="self.head = nn.Linear(8, 56)").replace("    self.head.weight = self.embed.weight\n", ""), 3),
+        (TIED.format(anew="self.head = nn.Linear(8, 56)").replace("    def extend(self, rows):\n", ""), 3),
+    ],
+)
+def test_a_tie_that_a_new_layer_breaks(make, text: str, line: int) -> None:
+    """A layer that is made anew in a function below the one that tied it, and is left out as if it still were."""
+    place = {"site": 7, "role": "optimizer", "file": "t.py", "line": 6, "function": "groups"}
+    place |= {"source": "return torch.optim.AdamW(decay)", "excerpt": GROUPS, "excerpt_line": 1}
+    model = {"site": 8, "role": "module", "file": "t.py", "line": 103, "function": "__init__"}
+    model |= {"source": "self.head = nn.Linear(8, 40)", "excerpt": text, "excerpt_line": 101}
+    row = FREE | {"optimizer": None, "missed": 1, "names": "head.weight", "shared_model": 1, "fed_by_trained": 1}
+    more = {"reach": [ALL, row], "optimizers": [{"optimizer": 0, "name": "AdamW", "made_at": 7}]}
+    finding = make.check("frozen-parameters", make.process(sites=[place, model], more=more))[2]
+    assert finding.location.line == line
+    assert ("but line 106 makes the layer anew, and nothing ties the two again" in finding.summary) == (line == 106)
+    assert ("self.head.weight = self.embed.weight  # below line 106" in finding.fix_code) == (line == 106)
+    assert "Line 3 passes over parameters" in finding.summary
+
+
 PARTS = """def main():
     model = Net()
     optimizer = torch.optim.Adam({given})

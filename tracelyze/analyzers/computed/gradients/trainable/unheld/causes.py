@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import moved_below, tensor_names
-from tracelyze.analyzers.computed.gradients.trainable.unheld import added_later, passed_by_name
+from tracelyze.analyzers.computed.gradients.trainable.unheld import added_later, broken_ties, passed_by_name
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups, given_parts
@@ -151,7 +151,13 @@ def _skipped_by_name(tensors: _Tensors) -> Cause | None:
     if tensors.other is not None or not tensors.all_are_named:
         return None
     skipped = passed_by_name.of(tensors.optimization, tensors.each)
-    return Cause(skipped.said, skipped.fix, "", skipped.place, skipped.diff) if skipped is not None else None
+    if skipped is None:
+        return None
+    process, single = tensors.optimization.process, len(tensors.each) == 1
+    tie = broken_ties.of(process, tensors.each[0], skipped.place.line) if single else None
+    if tie is not None:
+        return Cause(f"{skipped.said} {tie.said}", tie.fix, tie.code, tie.place)
+    return Cause(skipped.said, skipped.fix, "", skipped.place, skipped.diff)
 
 
 def _in_no_group(tensors: _Tensors) -> Cause | None:
