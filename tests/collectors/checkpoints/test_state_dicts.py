@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.collectors.conftest import Collect, program, run_plain
-from tracelyze.collectors.signals.model.state_loads import renaming
+from tracelyze.collectors.signals.checkpoints.state_loads import renaming
 
 
 def test_loads_are_recorded_and_go_as_they_would(collect: Collect) -> None:

@@ -16,10 +16,10 @@ from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.saved_files import unwrapped
+from tracelyze.collectors.signals.checkpoints.loaded_values import LoadedValues
+from tracelyze.collectors.signals.checkpoints.undone_loads import UndoneLoads
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.gradients.frozen import random_layers
-from tracelyze.collectors.signals.model.loaded_values import LoadedValues
-from tracelyze.collectors.signals.model.undone_loads import UndoneLoads
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback

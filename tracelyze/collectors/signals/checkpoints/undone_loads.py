@@ -11,8 +11,8 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.signals.checkpoints.loaded_values import FEWEST, HELD, correlations, samples, weights_of
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.model.loaded_values import FEWEST, HELD, correlations, samples, weights_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
