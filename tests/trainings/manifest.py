@@ -1439,6 +1439,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("kiln_burner", "entropy-added", "entropy-collapse", fast=True),
     pair("resin_mixer", "repeated", "entropy-collapse"),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
+    pair("ball_frames", "mean-pixels", "constant-output", consequences=STUCK, lines=("error = F.mse_loss(output, x)",)),
     pair("pixel_codes", "mean-pixels", "constant-output", consequences=STUCK, lines=("error = F.binary",)),
     pair(
         "owl_calls",

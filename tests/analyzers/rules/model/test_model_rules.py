@@ -257,7 +257,7 @@ def test_layers_that_belong_together(make) -> None:
 def answers(
     make: Any, ratio: float, loss: Any = None, function: str = "mse_loss", sites: Any = None, **more: Any
 ) -> Any:
-    at = [*range(20), 250, 390]
+    at = [*range(20), 250, *more.pop("also_at", ()), 390]
     rows = [
         {"step": step, "function": function, "site": 1, "training": True, "input_shape": "32x3", "value": 1.0,
          "varies": ratio * 2.0, "target_varies": 2.0} | more
@@ -351,6 +351,38 @@ def test_a_divergence_in_a_function_of_its_own(make: Any, line: str, summed: str
     edited = finding.diff.added if finding.diff else []
     assert edited == [f'    recon = F.mse_loss(out, x, reduction="sum"){divided}'] * bool(summed)
     assert vae(make, "kl = distance(mu, logvar)", apart=[own]).diff is None, "which it does not call"
+
+
+@pytest.mark.parametrize(
+    ("value", "divergence", "changed", "status"),
+    [
+        (0.0625, OF_EACH_SAMPLE, {}, "fired"),  # that of the mean of the targets
+        (0.066, OF_EACH_SAMPLE, {}, "fired"),
+        (0.04, OF_EACH_SAMPLE, {}, "passed"),  # a third is explained
+        (0.12, OF_EACH_SAMPLE, {}, "passed"),  # it has yet to come down
+        (0.0625, "kl = (1 + logvar - mu.pow(2) - logvar.exp()).mean() * -0.5", {}, "passed"),
+        (0.0625, OF_EACH_SAMPLE, {"reduction": "sum"}, "passed"),
+        (0.0625, OF_EACH_SAMPLE, {"loss": np.linspace(2.0, 1.0, COUNT).tolist()}, "passed"),  # it still falls
+    ],
+)
+def test_reconstructions_that_follow_what_is_drawn(make, value: float, divergence: str, changed, status: str) -> None:
+    text = f"def elbo(out, x, mu, logvar):\n    recon = F.mse_loss(out, x)\n    {divergence}\n    return recon + kl"
+    site = {"site": 70, "role": "loss", "file": "vae.py", "function": "elbo", "line": 2, "excerpt": text}
+    sites = [site | {"excerpt_line": 1, "source": "recon = F.mse_loss(out, x)"}]
+    more = {
+        "reduction": "mean",
+        "input_shape": "32x1x8x8",
+        "target_varies": 2.0,
+        "value": value,
+        "also_at": [300],
+    } | changed
+    got, _, finding = answers(make, 0.2, sites=sites, site=70, **more)
+    assert got == status
+    if finding is not None:
+        assert "as one answer to everything, comes to about 0.0625. The reconstructions differ" in finding.summary
+        assert "by 20% of what these do, by what the model draws. The reconstruction is a mean" in finding.summary
+        assert finding.diff.added == ['    recon = F.mse_loss(out, x, reduction="sum") / out.size(0)']
+        assert finding.verify.endswith("falls below that of the mean of the targets.")
 
 
 LOSSES = """\

@@ -100,7 +100,7 @@ def _explained(trained: list[Row], validated: list[Row]) -> float:
     if validated[0]["function"] != function:
         beside = []
     if known and function == _SQUARED:
-        explained.append(float(np.median([1 - loss / _variance(row) for loss, row in known])))
+        explained.append(float(np.median([1 - loss / variance(row) for loss, row in known])))
     if known and beside and float(np.median(beside)) > 0:
         explained.append(1 - float(np.median([loss for loss, _ in known])) / float(np.median(beside)))
     return min(explained)
@@ -113,7 +113,7 @@ def _per_value(row: Row) -> float | None:
     return float(row["value"]) / (prod(loss_calls.sizes(row["input_shape"])) if row["reduction"] == "sum" else 1)
 
 
-def _variance(row: Row) -> float:
+def variance(row: Row) -> float:
     """Mean variance of a value of the target: its deviation is the root of a sum over those that were looked at."""
     looked_at = prod(min(size, _LOOKED_AT) for size in loss_calls.sizes(row["input_shape"])[1:])
     return float(row["target_varies"]) ** 2 / looked_at

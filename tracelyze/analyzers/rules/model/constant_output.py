@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.layouts import turned_masks
 from tracelyze.analyzers.computed.optimization import rates, style
-from tracelyze.analyzers.computed.targets import alike_in_validation
+from tracelyze.analyzers.computed.targets import alike_in_validation, drawn_codes
 from tracelyze.analyzers.evidence.datasets import rows_apart
 from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
 from tracelyze.analyzers.evidence.editing.remade import lines
@@ -63,6 +63,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     found = found or alike_in_validation.find(process, optimization, limits)
     if found is not None:
         return [_finding(process, found, limits)]
+    if (drawn := drawn_codes.finding(process, optimization, RULE.id, limits)) is not None:
+        return [drawn]
     if not judged:
         return Skipped("no loss whose predictions and targets could be compared sample by sample late in the run")
     return Passed(f"predictions differ from sample to sample at {plural(judged, 'line')} that computes a loss")
