@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _GIVEN: Final = re.compile(r"[\w\])]\s*\(\s*([A-Za-z_]\w*)\s*[,)]")
+_TAKEN: Final = re.compile(r"[\w\])]\s*\(\s*[A-Za-z_]\w*\[\s*([A-Za-z_]\w*)\s*\]")  # `model(x[pick])`
 _NUMPY: Final = re.compile(r"\b(?:np|numpy|jnp)\.random\.|\bnpr\.")
 _PYTHON: Final = re.compile(r"(?<![\w.])random\.\w+\s*\(")
 _TORCH: Final = re.compile(r"\btorch\.\w+|\.(?:normal|uniform|bernoulli)_\s*\(")
@@ -47,7 +48,7 @@ def entering(process: Process) -> Location | None:
 def _made(process: Process, call: Location) -> Location | None:
     """The line above the model's call, in its function and as far as it was recorded, that makes what it is given."""
     text = recorded_text.around(process, call)
-    names = _GIVEN.findall(call.source)
+    names = _GIVEN.findall(call.source) or _TAKEN.findall(call.source)
     for number in sorted((number for number in text if number < call.line), reverse=True):
         line = text[number].split("#")[0].strip()
         if line.startswith(("def ", "class ", "async def ")):

@@ -57,6 +57,23 @@ def test_a_multiple_of_the_loss(make: Any) -> None:
     assert "40 times" in logged(make, lambda losses, begin, end: losses[begin:end].sum(), ahead=1)[2].title
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (["log(", '    {"train/loss": running / every, "lr": rate}, step=step', ")"], "running"),
+        (["mean = self.total / 40", "log(loss=mean)"], "self.total"),
+        (["log(loss=mean(held))"], "running_loss"),
+    ],
+)
+def test_the_example_names_the_sum_that_is_never_reset(make: Any, text: list[str], name: str) -> None:
+    at = next(number for number, line in enumerate(text) if line.startswith("log("))
+    site = {"site": 0, "role": "report", "file": "a.py", "line": 10 + at, "function": "main", "source": text[at]}
+    site |= {"excerpt_line": 10, "excerpt": "\n".join(f"    {line}" for line in text)}
+    finding = logged(make, lambda losses, begin, end: losses[:end].sum() / 40, sites=[site])[2]
+    assert "never reset" in finding.title
+    assert f"{name} = 0.0" in finding.fix_code
+
+
 def test_a_multiple_by_the_samples_of_a_batch(make: Any) -> None:
     for value, said, code in (
         (

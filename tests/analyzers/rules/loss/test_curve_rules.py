@@ -346,6 +346,31 @@ def test_the_example_names_the_loss_where_it_is_known(make) -> None:
         assert ("below line 9" in code) == (said == "loss=error")
 
 
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [("model(x[pick])", 3), ("model(x[k])", 3), ("model(x[pick], n)", 3), ("model(x[0])", 2), ("model(pick)", 3)],
+)
+def test_single_batches_are_taken_where_the_loop_says_which(make, model: str, line: int) -> None:
+    """And not where the order of an epoch is drawn, above the loop."""
+    text = [
+        "for epoch in range(3):",
+        "    order = torch.randperm(n)",
+        "    for k, pick in enumerate(order.split(64)):",
+        f"        loss = f({model}, y[pick])",
+        "        loss.backward()",
+    ]
+    roles = {"split": 2, "loop": 3, "training-call": 4, "backward": 5}
+    where = {"file": "t.py", "function": "main", "excerpt": "\n".join(text), "excerpt_line": 1}
+    sites = [
+        where | {"site": 60 + at, "role": role, "line": at, "source": text[at - 1].strip()}
+        for role, at in roles.items()
+    ]
+    losses = corrupt(25, 3.0)
+    columns = {**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [32] * len(losses)}
+    process = make.process(steps=columns, sites=sites)
+    assert make.check("loss-spikes", process)[2].location.line == line
+
+
 def test_two_batches_that_tower_above_all_others_in_a_log_without_norms(make) -> None:
     losses = corrupt(90, 60.0, 200)  # two of them
     logged = make.process({**make.steps(200), "loss": losses.tolist(), "batch_size": [None] * 200, "grad_norm": []})

@@ -67,8 +67,8 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         title=f"Host memory of the training process grows by {size(climb.slope)} per step",
         summary=(
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
-            f"first pass over the data.{climb.time_left} No autograd graph is kept: something else grows with every "
-            f"step.{culprit.told}"
+            f"first pass over the data.{climb.time_left} No loss is kept with its graph: something else grows with "
+            f"every step.{culprit.told}"
         ),
         fix=remedy.fix,
         fix_code=remedy.code,

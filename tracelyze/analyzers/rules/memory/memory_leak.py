@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if graphs is None and climb is None:
         return _nothing(series)
     if graphs is None and series and not series.device:
-        return Passed("no autograd graph is kept alive; that host memory climbs is host-memory-leak's to judge")
+        return Passed("no loss is kept with its graph; that host memory climbs is host-memory-leak's to judge")
     grown = (series, climb) if series and climb else None
     if graphs is not None:
         return [_of_graphs(optimization, graphs, grown, limits)]
@@ -94,7 +94,7 @@ def _of_memory(optimization: Optimization, grown: Grown, limits: Limits) -> Find
         severity=climb.severity(limits["horizon"]),
         confidence="likely" if leaks.is_large(series, climb) else "possible",
         title=f"Memory leak: {series.name} memory grows by {size(climb.slope)} per step",
-        summary=_pace(optimization, grown, "What holds it was not seen: no autograd graph is kept."),
+        summary=_pace(optimization, grown, "What holds it was not seen: no loss is kept with its graph."),
         fix=FIX,
         first_step=begin,
         last_step=timing.last_step(optimization),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -16,8 +17,8 @@ def sum_at(process: Process) -> str:
     above it divides, as `mean = self.running_loss / count`."""
     place = process.location("report")
     text = recorded_text.around(process, place) if place else {}
-    lines = (
-        [place.source, *(text[number] for number in sorted(text, reverse=True) if number < place.line)] if place else []
-    )
+    own = own_statement.at(process, place)
+    logs = own.text if own is not None else place.source if place else ""
+    lines = [logs, *(text[number] for number in sorted(text, reverse=True) if place and number < place.line)]
     named = (re.findall(r"(?<![\w.])([A-Za-z_][\w.]*) / ", line) for line in lines)
     return next((names[0] for names in named if len(names) == 1), "running_loss")
