@@ -362,6 +362,7 @@ CONSEQUENCES: Final = (
     Consequence("reward-collapse", ("sampler-mismatch",), "The policy learns from another policy's choices."),
     Consequence("reward-collapse", ("learning-rate-too-high", "entropy-collapse"),
                 "A policy that no longer explores cannot recover."),
+    Consequence("completions-truncated", ("reward-collapse",), "A policy that left what it knew ends no answer."),
     # how the program ended
     Consequence("crash", ("loss-nonfinite",), "The program checks for numbers that are not finite, or cannot use them.",
                 AT_ONCE, NO_NUMBERS),

@@ -594,6 +594,31 @@ def test_cut_off_completions_are_a_hint_where_the_reward_rises(make, reward, sev
     assert ("rises anyway" in finding.summary) == (severity == "info")
 
 
+@pytest.mark.parametrize(("source", "line"), [("trainer.train()", 60), ("loss.backward()", 90)])
+def test_a_collapse_of_the_reward_in_a_trainer_is_changed_at_its_learning_rate(make, source: str, line: int) -> None:
+    sites = [
+        {"site": 8, "role": "setting", "file": "a.py", "line": 60, "source": "learning_rate=5e-2,"},
+        {"site": 9, "role": "backward", "file": "a.py", "line": 90, "source": source},
+    ]
+    curves = scalars(reward=np.r_[RISING, np.full(100, 0.1)], kl=np.r_[FLAT, 20 * FLAT])
+    _, _, finding = make.check("reward-collapse", log(make, np.zeros(200), more=curves, sites=sites))
+    assert finding.location.line == line
+    away = scalars(reward=SINKING, kl=1.1 - SINKING)  # a wrong sign is no matter of the rate
+    _, _, finding = make.check("reward-collapse", log(make, np.zeros(200), more=away, sites=sites))
+    assert finding.location is None or finding.location.line == 90
+
+
+@pytest.mark.parametrize(("first", "lost"), [(0.0, True), (0.3, True), (0.8, False), (1.0, False)])
+def test_completions_that_ended_by_themselves_at_first_had_room(make, first: float, lost: bool) -> None:
+    cut = np.r_[np.full(20, first), np.ones(80)]
+    _, _, finding = make.check(
+        "completions-truncated", log(make, np.zeros(200), more=scalars(reward=FLAT, completions__clipped_ratio=cut))
+    )
+    assert ("the limit had room for them" in finding.summary) is lost
+    assert ("the model never learned to stop" in finding.summary) is not lost
+    assert bool(finding.fix_code) is not lost, "a longer limit is no remedy for an end that was lost"
+
+
 @pytest.mark.parametrize(
     ("name", "values", "severity"),
     [

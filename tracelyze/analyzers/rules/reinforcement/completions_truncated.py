@@ -8,9 +8,10 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import metrics
+from tracelyze.analyzers.signatures import lost_ends, metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # above the present limit"
 TWICE = "max_completion_length={twice},  # {now} by now: the longest answer has to fit, with its end symbol"
 STAYS = (
-    "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not "
-    "rise. Either the limit is too short for the task, or the model never learned to stop: a masked end symbol, or a "
-    "template that the model does not know."
+    "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not rise. "
+    "The limit is too short for the task, or the model never learned to stop: a masked end symbol, or a template that "
+    "it does not know."
 )
 RISES = (
     "Almost no completion ends by itself. The reward rises anyway: either all answers in this task have the full "
@@ -32,12 +33,14 @@ EARNED = (
     "Nearly no completion ends by itself. The reward rises, and yet {names} gave 0 in most later logs: what that "
     "rewards comes after the limit, or the model hardly ever reaches it."
 )
+FIX = (
+    "Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out of the loss."
+)
 _ABSENT = "The run logged no completions, and no loss was seen of sequences that end symbols mask"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The share of cut-off completions in the later half: a hint where the reward rises all the same, since answers of
-    a fixed length have nothing that could be cut off."""
+    """The share in the later half: a hint where the reward rises all the same, as answers of a fixed length may."""
     seen = metrics.metric(process, "cut_off")
     if seen is None:
         return _by_masks(process, limits)
@@ -56,31 +59,29 @@ def check(process: Process, limits: Limits) -> Outcome:
     never = metrics.never_earned(process, limits["values"]) if rises else []
     over = seen.values >= limits["share"]
     begin = int(seen.steps[int(np.argmax(over))])
-    now = framework_arguments.number_of(process, "max_completion_length")
+    now, lost = framework_arguments.number_of(process, "max_completion_length"), lost_ends.lost(seen, limits)
     return [
         Finding(
             rule=RULE.id,
             severity="info" if rises and not never else "warning",
             confidence="possible" if rises else "likely",
             title=f"{percent(later)} of the completions are cut off at the length limit",
-            summary=EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
-            fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
-            "of the loss.",
-            fix_code=TWICE.format(now=now, twice=2 * now)
-            if now
-            else OF_TRL
-            if metrics.is_of_trl(process, seen)
-            else "",
+            summary=lost_ends.said(seen, begin, rises) if lost else
+            EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
+            fix=lost_ends.FIX if lost else FIX,
+            fix_code="" if lost else TWICE.format(now=now, twice=2 * now) if now else
+            OF_TRL if metrics.is_of_trl(process, seen) else "",
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
                 Evidence("cut off, in the later half", later, "share", *limits.against("share")),
                 Evidence("column", seen.name),
             ],
+            location=next(filter(None, assignment.of_last(process)), None) if lost else None,
             charts=metrics.picture("Completions", [seen], [Mark(float(begin), "cut off")]),
             false_alarm="A task whose answers all have the full length.",
         )
-    ]
+    ]  # fmt: skip
 
 
 def _by_masks(process: Process, limits: Limits) -> Outcome:
@@ -139,6 +140,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "nearly all; long answers that are cut off now and then stay below a half"),
         Threshold("steps", 10, "steps", "fewer are the start of a run"),
+        Threshold("ended", 0.5, "share", "cut off at first, at most: the others had an end, and room for it"),
         Threshold("losses", 10, "losses", "derived: more than the first steps, where a model knows no end yet"),
         Threshold("values", 5, "values", "derived: the median of the later three is not moved by one"),
     ),

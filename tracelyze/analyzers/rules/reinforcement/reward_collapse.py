@@ -9,15 +9,17 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence.editing.remade import signs
 from tracelyze.analyzers.evidence.loss import assignment
+from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 BLOCKS = 20
+RATE = Setting(("learning_rate",), ())
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -35,10 +37,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     margin = max(limits["sigmas"] * noise, limits["lost"] * gained)
     if gained <= 0:
         return _from_the_start(process, reward, divergence, limits)
+    end = float(np.median(late))
     if not (late < best - margin).all():
-        return Passed(f"the reward ended at {number(float(np.median(late)))}; the best level was {number(best)}")
+        return Passed(f"the reward ended at {number(end)}; the best level was {number(best)}")
     begin = int(reward.steps[min((place + 1) * len(reward) // BLOCKS, len(reward) - 1)])
-    ratio, end = metrics.growth(divergence, begin), float(np.median(late))
+    ratio = metrics.growth(divergence, begin)
     jumped = ratio is not None and ratio >= limits["kl"]
     if divergence is not None and not jumped and not _is_worse(reward, divergence, limits):
         return Passed("the reward fell, and the policy stayed as close to its reference as before")
@@ -61,17 +64,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             last_step=int(reward.steps[-1]),
             evidence=[
                 Evidence("reward at the end", end, "", best - margin, limits.source("lost"), role="most"),
-                Evidence("best level before", best),
-                Evidence("KL divergence, end over then", ratio, "", *kl),
+                Evidence("best level before", best), Evidence("KL divergence, end over then", ratio, "", *kl),
             ],
-            location=line or backward,
+            location=framework_arguments.in_place_of(line or backward, process, RATE.names),
             seen_at=backward,
-            charts=metrics.picture(
-                "Reward", [reward, *([divergence] if divergence else [])], [Mark(float(begin), "best level")]
-            ),
+            setting=RATE,
+            charts=metrics.picture("Reward", [reward, *filter(None, [divergence])], [Mark(begin, "best level")]),
             false_alarm="A curriculum whose tasks get harder, or a change of environment.",
         )
-    ]
+    ]  # fmt: skip
 
 
 def _is_worse(reward: metrics.Metric, divergence: metrics.Metric, limits: Limits) -> bool:
@@ -138,9 +139,7 @@ RULE = Rule(
     absent="The run logged no rewards, or under a name that is not known.",
     needs=(("scalars.value",),),
     thresholds=(
-        Threshold(
-            "lost", 0.75, "share", "of what was gained; a policy that kept a quarter of it has not left for good"
-        ),
+        Threshold("lost", 0.75, "share", "of the gain; a policy that kept a quarter of it has not left for good"),
         Threshold("sigmas", 6, "", "as for loss-divergence: autocorrelated noise exceeds it in one run of a hundred"),
         Threshold("fallen", 0.25, "share", "of the reward at the start: a good policy loses a little as it explores"),
         Threshold("kl", 3, "", "a jump: growth that is steady over the run makes less of it in its last part"),

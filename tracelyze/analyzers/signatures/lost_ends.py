@@ -1,0 +1,32 @@
+"""Completions that ended by themselves at first, and are cut off later: the limit had room, and the end was known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.formatting import percent
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.analyzers.signatures.metrics import Metric
+
+FIX: Final = (
+    "Compare completions from before and after that step. Where the reward falls with it, the policy has left what it "
+    "knew: lower the learning rate, or raise the weight of the KL term. Where longer answers earn more, raise the "
+    "length limit, or take something off for length."
+)
+
+
+def lost(seen: Metric, limits: Limits) -> bool:
+    """Whether most of the first completions had an end within the limit."""
+    return seen.start < limits["ended"]
+
+
+def said(seen: Metric, begin: int, rises: bool) -> str:
+    """What is known of the course."""
+    first = percent(seen.start) if seen.start else "none"
+    return (
+        f"At first {first} of the completions were cut off: the policy ended its answers, and the limit had room for "
+        f"them. By step {begin:,} almost none ended by itself. The reward {'rises' if rises else 'does not rise'} over "
+        "the run."
+    )
