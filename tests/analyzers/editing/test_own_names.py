@@ -10,6 +10,9 @@ from tracelyze.analyzers.evidence.editing import own_names, trainer_examples
 from tracelyze.analyzers.rules.nonfinite import loss_nonfinite
 from tracelyze.diagnosis import Location
 
+EPOCHS = """\
+for epoch in range(epochs):
+    sampler.set_epoch(epoch)"""
 CLASSIC = """\
 for epoch in range(3):
     for xb, yb in train_dl:
@@ -373,3 +376,18 @@ def test_a_trainer_stops_at_a_loss_that_is_not_finite_without_a_backward_of_the_
     assert ("loss.backward()" in code) == line.startswith("optimizer")
     assert "error_if_nonfinite=True" in code
     compile(code, "example", "exec")
+
+
+@pytest.mark.parametrize(
+    ("loop", "function", "own"),
+    [
+        ("for epoch in range(args.epochs):", "train", "for epoch in range(args.epochs):\n    sampler.set_epoch(epoch)"),
+        ("for e in range(1, 9):", "train", "for e in range(1, 9):\n    sampler.set_epoch(e)"),
+        ("for _ in range(9):", "train", EPOCHS),
+        ("for e, x in enumerate(range(9)):", "train", EPOCHS),
+        ("for epoch in range(self.epochs):", "fit", EPOCHS),  # of another function
+    ],
+)
+def test_a_loop_over_epochs_is_the_own_one(make: Any, loop: str, function: str, own: str) -> None:
+    process = make.process(sites=[site(1, "epochs", 5, loop, function, loop)])
+    assert own_names.in_example(EPOCHS, process, Location("train.py", 3, "train", "sampler = None")) == own

@@ -55,6 +55,8 @@ _PLAIN_STEP: Final = re.compile(r"^(?P<indent>[ \t]*)optimizer\.step\(\)", re.MU
 _TEXT: Final = re.compile(r"""(?P<string>(?P<f>f?)(?:"[^"\n]*"|'[^'\n]*'))|(?P<comment>\#[^\n]*)""")
 _OF_ALL: Final = re.compile(r"if id\(p\) not in held|if p\.requires_grad")
 """In an example that goes over all parameters of a model."""
+_EPOCHS: Final = "for epoch in range(epochs):"
+_OVER_EPOCHS: Final = re.compile(r"for (?P<name>[A-Za-z]\w*) in [^#]+:")
 _FORWARD_LINES: Final = 5  # lines above the loss among which the model is called
 
 
@@ -73,7 +75,7 @@ def in_example(code: str, process: Process, location: Location | None) -> str:
     """The example with the program's own names; `location` is the place at which it will be pasted."""
     if not code or not len(process.sites):
         return code
-    code = trainer_examples.in_example(code, process)
+    code = _over_own_epochs(trainer_examples.in_example(code, process), process, location)
     known, before = _known(process, location, code), code
     if known.optimizer_line:
         code = code.replace(OPTIMIZER_LINE, known.optimizer_line)
@@ -121,6 +123,17 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         _construction(process),
         _scales(process),
     )
+
+
+def _over_own_epochs(code: str, process: Process, location: Location | None) -> str:
+    """With the program's own loop over epochs, where the example has one and will be pasted into the same function."""
+    loops = process.locations("epochs")
+    if _EPOCHS not in code or location is None or len(loops) != 1 or loops[0].file_function != location.file_function:
+        return code
+    own = _OVER_EPOCHS.fullmatch(loops[0].source)
+    if own is None:
+        return code
+    return _renamed(code, {"epoch": own["name"]}).replace(f"for {own['name']} in range(epochs):", own[0])
 
 
 def _has_self(process: Process, location: Location | None) -> bool:

@@ -56,7 +56,7 @@ p = p.clamp(1e-6, 1 - 1e-6)
 """
 _OF_LOGITS: Final = (
     "Compute it from the logits that the sigmoid is taken of, as binary_cross_entropy_with_logits does: logsigmoid(z) "
-    "is log(p), and logsigmoid(-z) is log(1 - p). A clamp of p at 1e-8 is none: float32 holds 1 - 1e-8 as 1."
+    "is log(p), and logsigmoid(-z) is log(1 - p). A clamp of p at 1e-8 does nothing: float32 holds 1 - 1e-8 as 1."
 )
 _DIVISION: Final = (
     "Divide by what cannot be 0: leave out what has nothing to be divided by, as an empty mask, or bound the divisor "
