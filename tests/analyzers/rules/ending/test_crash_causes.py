@@ -77,6 +77,8 @@ def test_a_step_between_a_loss_and_its_backward(make: Any, text: str, shape: str
     )
     assert ("Compute loss_g again below line 9" in finding.fix) == known
     assert ("common in GANs" in finding.summary) != known, "no usual causes beside the one that is known"
+    assert "needed for gradient" in finding.title
+    assert "needed for gradient" not in finding.summary, "a long message that is explained stands in the evidence"
     again = "score = D(fake)\nloss_g = (1 - score).log().mean()  # again, below line 9"
     inside = "loss_g = (1 - D(fake)).log().mean()  # again, below line 9"
     assert (finding.fix_code in (again, inside)) == known

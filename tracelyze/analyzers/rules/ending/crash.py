@@ -70,7 +70,9 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         fix, code, change = cause.fix, cause.code or code, cause.place
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
-    said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")
+    whole = " ".join(message.split())
+    said = abridged(whole, LONGEST_MESSAGE)
+    said = "" if meaning and said != whole else said.rstrip(".")  # a part of what is explained tells nothing more
     return Finding(
         rule=RULE.id,
         severity="critical",
