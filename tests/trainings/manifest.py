@@ -892,6 +892,21 @@ SETTINGS: Final = (
         for fault in ("cosine-per-batch", "milestones-per-batch", "warmup-per-epoch", "one-cycle-per-epoch")
     ),
     pair("weather_schedule", "cosine-in-batches", "learning-rate-schedule", lines=("scheduler = ",)),
+    pair(
+        "staged_glazes",
+        "moments-emptied",
+        "update-spike",
+        consequences=("gradient-spikes", "loss-spikes"),
+        lines=('state["exp_avg"].zero_()',),
+        fast=True,
+    ),
+    pair(
+        "own_adam",
+        "steps-kept",
+        "update-spike",
+        consequences=("gradient-spikes", "loss-spikes"),
+        lines=('state["m"].zero_()',),
+    ),
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("scheduler = ",)),
     pair(
         "leaf_sorting",

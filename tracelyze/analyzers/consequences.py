@@ -40,6 +40,7 @@ BLOWN_UP: Final = (*UNCLEARED, "learning-rate-too-high", "exploding-gradients", 
 SUMMED: Final = "Summed micro-batches multiply the step by their number."
 OVERWRITTEN: Final = "Gradients computed from other inputs than the loss, and labels from other batches, mislead."
 STILL_SCALED: Final = "Steps with gradients that still contain the loss scale are too large by that factor."
+THROWN: Final = "Updates that leap throw the weights away from what they had learned."
 LEAPT: Final = "A schedule that raises the learning rate far above its earlier values throws training back."
 NO_NUMBERS: Final = (
     "AttributeError", "ConnectionError", "FileExistsError", "FileNotFoundError", "ImportError", "KeyError",
@@ -107,6 +108,7 @@ CONSEQUENCES: Final = (
     Consequence("exploding-gradients", ("unscaled-accumulation",), SUMMED, grave=True),
     Consequence("exploding-gradients", ("learning-rate-schedule",), LEAPT, grave=True),
     Consequence("exploding-gradients", ("scaler-misuse",), STILL_SCALED),
+    Consequence("exploding-gradients", ("update-spike",), THROWN),
     Consequence("gradient-spikes", ("no-shuffle",), "Each class in turn pulls the weights towards its own answer.",
                 grave=True),
     Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
@@ -114,6 +116,7 @@ CONSEQUENCES: Final = (
     Consequence("gradient-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
     Consequence("gradient-spikes", ("loss-spikes",), "Weights that got worse hit steep regions of the loss.",
                 AT_ONCE, grave=True),
+    Consequence("gradient-spikes", ("update-spike",), THROWN, AT_ONCE),
     Consequence("gradient-spikes", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
     Consequence("vanishing-gradients", BLOWN_UP, "Weights that blew up leave saturated and dead units behind."),
@@ -149,6 +152,7 @@ CONSEQUENCES: Final = (
                 left_out=True),
     Consequence("learning-rate-too-high", ("unscaled-accumulation",), SUMMED, grave=True),
     Consequence("learning-rate-too-high", ("scaler-misuse",), STILL_SCALED),
+    Consequence("learning-rate-too-high", ("update-spike",), THROWN),
     Consequence("learning-rate-too-high", ("no-shuffle",),
                 "Each class in turn pulls the weights towards its own answer: a learning rate that suits mixed "
                 "batches may be fine.", grave=True),
@@ -196,6 +200,7 @@ CONSEQUENCES: Final = (
                 "Steps that overshoot raise the loss further each time."),
     Consequence("loss-divergence", ("unscaled-accumulation",), SUMMED, grave=True),
     Consequence("loss-divergence", ("learning-rate-schedule",), LEAPT, grave=True),
+    Consequence("loss-divergence", ("update-spike",), THROWN),
     Consequence("loss-divergence", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("loss-divergence", ("scaler-misuse",), STILL_SCALED),
     Consequence("loss-divergence", ("update-ratio",), "What was learned is lost again."),
@@ -211,6 +216,7 @@ CONSEQUENCES: Final = (
     Consequence("loss-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Steps that overshoot raise the loss."),
     Consequence("loss-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
+    Consequence("loss-spikes", ("update-spike",), THROWN, AT_ONCE),
     Consequence("loss-spikes", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("loss-spikes", ("fp16-overflow",), "A step with gradients that overflowed raises the loss.", AT_ONCE),
     Consequence("loss-spikes", ("no-shuffle",), "The loss jumps where the next class begins.", grave=True),

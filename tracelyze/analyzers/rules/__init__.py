@@ -48,6 +48,7 @@ MODULES: Final = (
     "objective.mask_after_softmax",
     "updates.learning_rate_schedule",
     "updates.group_rate_overwritten",
+    "updates.update_spike",
     "finetuning.labels_shifted_twice",
     "finetuning.eos_never_target",
     "finetuning.doubled_bos",
