@@ -364,6 +364,7 @@ def test_ranks_with_data_of_their_own_weigh_them(make, sampler: str, own: bool) 
     finding = make.check("uneven-batches", *named(*ranks))[2]
     assert ("all_reduce(samples)" in finding.fix_code) == own
     assert ("DistributedSampler(dataset" in finding.fix_code) != own
+    assert ("With weights they still differ" in finding.verify) == own
 
 
 def test_a_record_that_was_cut_off_says_nothing_of_the_number_of_batches(make) -> None:
@@ -553,7 +554,9 @@ def test_little_work_a_rank(make) -> None:
     rule = "small-batch-per-rank"
     _, _, finding = make.check(rule, *named(rank(make, 0, 0.001, 0.02), rank(make, 1, 0.001, 0.021)))
     assert (finding.severity, finding.confidence) == ("info", "likely")
-    assert "32 samples" in finding.title
+    assert "32 samples a rank are" in finding.title
+    uneven = [rank(make, at, 0.001, 0.02, batch_size=[size] * COUNT) for at, size in enumerate((96, 28))]
+    assert "28 to 96 samples a rank are" in make.check(rule, *named(*uneven))[2].title
     assert make.check(rule, *named(rank(make, 0, 0.01, 0.03), rank(make, 1, 0.01, 0.03)))[0] == "passed", "recomputed"
     late = named(rank(make, 0, 0.001, 0.03), rank(make, 1, 0.029, 0.002))
     assert make.check(rule, *late)[0] == "passed", "one waits for the other"

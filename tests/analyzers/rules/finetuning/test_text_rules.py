@@ -293,6 +293,13 @@ def test_the_line_that_is_to_leave_the_prompt_out(make: Any, lines: list[str], b
     assert "is to leave out" not in by_word.summary, "where the prompt ends is not known"
 
 
+def test_prompts_of_a_batch_each_have_their_own_length(make: Any) -> None:
+    labels = {"site": 7, "role": "labels", "file": "a.py", "line": 60, "function": "make", "source": "labels = ids + 0"}
+    finding = make.check(PROMPT, process(make, prefix=12.0, prefix_share=0.3, sites=[labels]))[2]
+    assert finding.location.line == 60
+    assert "in zip(labels, prompt_lengths):" in finding.fix_code
+
+
 def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     line = {"site": 7, "role": "padding", "file": "a.py", "line": 62, "function": "main"}
     line |= {"source": "tok.pad_token = tok.eos_token"}

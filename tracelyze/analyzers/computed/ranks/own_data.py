@@ -29,6 +29,10 @@ _WEIGH: Final = (
 _WEIGHED: Final = """samples = torch.tensor(float(len(x)), device=x.device)  # of this rank's batch
 torch.distributed.all_reduce(samples)  # and of all ranks
 {loss} = {loss} * len(x) * torch.distributed.get_world_size() / samples  # in front of the backward"""
+_AS_ONE: Final = (
+    "With pooled data, record the run again: all ranks have batches of the same size. With weights they still differ, "
+    "and this is said again; then a step's gradient equals that of one process on all its samples."
+)
 _SHORTEST: Final = (
     "Have all ranks stop with the shortest one. Each rank has data of its own, of which a DistributedSampler would "
     "only take a part; or pool the data, and divide them evenly."
@@ -78,11 +82,12 @@ class Uneven(NamedTuple):
     effect: str
     fix: str
     code: str
+    verify: str = ""  # where that of the rule does not hold
 
 
 IN_THE_MEAN: Final = Uneven("samples per batch in the mean", _WEIGHTS, _DIVIDE, _DIVIDED)
 IN_SIZE: Final = Uneven("samples per batch", _WEIGHTS, _DIVIDE, _DIVIDED)
-IN_SIZE_OF_OWN_DATA: Final = Uneven("samples per batch", _WEIGHTS, _WEIGH, _WEIGHED)
+IN_SIZE_OF_OWN_DATA: Final = Uneven("samples per batch", _WEIGHTS, _WEIGH, _WEIGHED, _AS_ONE)
 IN_SIZE_BY_HAND: Final = Uneven("samples per batch", _WEIGHTS, _BY_HAND, _NTH)
 IN_NUMBER: Final = Uneven("batches per epoch", _ALONE, _DIVIDE, _DIVIDED)
 IN_NUMBER_OF_OWN_DATA: Final = Uneven("batches per epoch", _ALONE, _SHORTEST, _CUT)

@@ -49,7 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             if shares[rank] > 0
             else "backward takes no longer than its computation may"
         )
-    return [_finding(process, work[rank], shares[rank], len(work), limits)]
+    return [_finding(process, work, rank, shares[rank], limits)]
 
 
 def gather(process: Process) -> Work | None:
@@ -77,20 +77,20 @@ def _exchanged(work: Work, limits: Limits) -> float:
     return work.backward - limits["forwards"] * work.own
 
 
-def _finding(process: Process, work: Work, share: float, ranks: int, limits: Limits) -> Finding:
-    step, samples = work.own + work.backward, work.samples
-    size = f"{number(samples)} samples" if np.isfinite(samples) else "its batch"
-    lost = share * step
+def _finding(process: Process, each: dict[int, Work], rank: int, share: float, limits: Limits) -> Finding:
+    work = each[rank]
+    sizes = [one.samples for one in each.values()]
+    lost = share * (work.own + work.backward)
     return Finding(
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"{percent(share)} of a step goes into exchanging gradients: {size} a rank are little work",
+        title=f"{percent(share)} of a step goes into exchanging gradients: {_said(sizes)} are little work",
         summary=(
-            f"Outside of backward a rank needs {duration(work.own)} a step, its forward included; backward takes "
+            f"Outside of backward rank {rank} needs {duration(work.own)} a step, its forward included; backward takes "
             f"{duration(work.backward)}. Computing gradients takes no longer than {limits['forwards']:.0f} forwards, "
-            f"so at least {duration(lost)} of each step go into averaging gradients across {ranks} ranks. That takes "
-            "as long for one sample as for a thousand."
+            f"so at least {duration(lost)} of each step go into averaging gradients across {len(each)} "
+            "ranks. That takes as long for one sample as for a thousand."
         ),
         fix="Give each rank more samples a step (with a learning rate to match), accumulate over several backwards "
         "under no_sync(), or use fewer ranks.",
@@ -99,12 +99,20 @@ def _finding(process: Process, work: Work, share: float, ranks: int, limits: Lim
             Evidence("exchange of gradients, at least", share, "share", *limits.against("share")),
             Evidence("backward", work.backward, "s"),
             Evidence("rest of the step", work.own, "s"),
-            *([Evidence("samples per rank and step", samples, "samples")] if np.isfinite(samples) else []),
+            *([Evidence(f"samples of rank {rank}", work.samples, "samples")] if np.isfinite(work.samples) else []),
         ],
         cost=Cost(lost * len(process.longest.steps), share),
         location=process.location("backward"),
         false_alarm="A backward that computes far more than its forward, or a network that is slow for another reason.",
     )
+
+
+def _said(sizes: list[float]) -> str:
+    """How many samples ranks have in a step, which may differ from rank to rank."""
+    if not np.isfinite(sizes).all():
+        return "the ranks' batches"
+    low, high = number(min(sizes)), number(max(sizes))
+    return f"{low} samples a rank" if low == high else f"{low} to {high} samples a rank"
 
 
 RULE = Rule(

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 FIX = "To train on answers only, set the labels of prompt positions to -100."
 FIX_CODE = """\
-labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is
+for row, length in zip(labels, prompt_lengths):  # below the line that makes the labels of a batch
+    row[:length] = -100  # each row's own prompt, of rows that are filled up at their end
+# where labels are those of one row: labels[:prompt_length] = -100
 # with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True"""
 
 ON_PURPOSE = " Some train on whole conversations on purpose."
