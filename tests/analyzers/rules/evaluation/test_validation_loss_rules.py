@@ -122,6 +122,14 @@ def test_weights_that_are_loaded_again_at_the_end_are_kept_already(make, state, 
     finding = make.check("overfitting", make.process(evals=evals, more={"loads": [load]}, sites=LOOPS))[2]
     assert finding.fix.startswith(words)
     assert ("best.pt" in finding.fix_code) == words.startswith("Keep")
+    counted = [{"site": 8 + at, "role": role, "file": "train.py", "line": 40 + at, "source": "self.bad_epochs"}
+               for at, role in enumerate(("waits-reset", "waits"))]  # fmt: skip
+    for apart, stops in ((counted, True), (counted[1:], False), ([*counted, counted[1] | {"line": 60}], False)):
+        process = make.process(evals=evals, more={"loads": [load]}, sites=[*LOOPS, *apart])
+        finding = make.check("overfitting", process)[2]
+        assert finding.fix.startswith(words)
+        assert (". Line 41 counts validations without progress: stop after fewer of them." in finding.fix) == stops
+        assert bool(finding.fix_code) != stops, "the script has all of that"
 
 
 @pytest.mark.parametrize(

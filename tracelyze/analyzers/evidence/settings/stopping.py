@@ -35,12 +35,25 @@ def loop(process: Process) -> tuple[Location, Setting] | None:
 def advice(process: Process, best: int) -> tuple[str, str]:
     """What to do, and an example, where the validation loss was lowest after step `best`: weights that are loaded again
     at the end need no keeping."""
-    row = _loaded_at_the_end(process)
+    row, counts = _loaded_at_the_end(process), _counting(process)
     again = process.site(row["site"]) if row is not None and row["taken_at"] == best else None
-    if again is None or trainer_examples.trainer_of(process)[0]:
+    if trainer_examples.trainer_of(process)[0]:
         return f"{KEEP} {MORE}", trainer_examples.STOP_EARLY
+    sooner = f"Line {counts.line} counts validations without progress: stop after fewer of them." if counts else ""
+    if again is None:
+        kept = f"Keep the weights with the best validation loss. {sooner}" if sooner else KEEP
+        return f"{kept} {MORE}", "" if sooner else trainer_examples.STOP_EARLY
     lost = f"Line {again.line} loads the best weights again, so only time is lost"
+    if sooner:
+        return f"{lost}. {sooner} {MORE}", ""
     return f"{lost}: stop when the validation loss stops improving, or after fewer epochs. {MORE}", _WITHOUT_WEIGHTS
+
+
+def _counting(process: Process) -> Location | None:
+    """The only line that counts epochs without progress, where another one sets that back, as a training does that
+    stops by itself."""
+    lines = process.locations("waits")
+    return lines[0] if len(lines) == 1 and process.locations("waits-reset") else None
 
 
 def _loaded_at_the_end(process: Process) -> dict[str, Any] | None:
