@@ -46,9 +46,13 @@ def test_masks_behind_the_softmax() -> None:
         lambda w: torch.where(CAUSAL == 0, 0.0, w),
         lambda w: F.dropout(w * CAUSAL, 0.1),
         lambda w: w * keys,
+        lambda w: w * (CAUSAL.bool() & keys),
+        lambda w: F.dropout(w.masked_fill(~(keys & keys.transpose(-1, -2)), 0.0), 0.1),  # padding asks in vain
+        lambda w: w * (CAUSAL.bool() & keys & keys.transpose(-1, -2)),
+        lambda w: w * keys.flip(-1),
     ):
         found = attended(change, heads=2)
-        assert (found["masked_rows"] > 0.3, found["masked_regularly"]) == (True, 1.0)
+        assert (found["masked_rows"] > 0.1, found["masked_regularly"]) == (True, 1.0)
 
 
 def test_what_is_no_mask_behind_the_softmax() -> None:
@@ -62,8 +66,9 @@ def test_what_is_no_mask_behind_the_softmax() -> None:
     ):
         found = attended(change, heads=2)
         assert found["masked_rows"] * found["masked_regularly"] == 0.0
-    drawn = attended(lambda w: w * (torch.rand(B, 1, T, T) > 0.3))
-    assert drawn["masked_regularly"] == 0.0
+    for other in (torch.ones(T, T), CAUSAL, queries, queries.transpose(-1, -2), CAUSAL * queries):
+        drawn = attended(lambda w, other=other: w * ((torch.rand(B, 1, T, T) > 0.3) & other.bool()))
+        assert drawn["masked_regularly"] == 0.0
 
 
 def weighed(weights: Any, kind: str) -> dict[str, float]:

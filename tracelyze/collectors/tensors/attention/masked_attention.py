@@ -89,6 +89,14 @@ def _lost(weights: Any, kept: Any) -> tuple[Any, Any]:
     binary = ((kept == 0) | (kept == 1)).all()  # dropout scales what it leaves
     lost = (kept == 0) & (weights > 1e-4)
     some = lost.any(-1) & ((kept == 1) & (weights > 0)).any(-1)
-    ordered = ~(kept == 0).tril(0).any()
-    columns = ((kept == 0).any(-2) == (kept == 0).all(-2)).all()
-    return some.double().mean() * binary, ordered | columns
+    return some.double().mean() * binary, _is_regular(kept == 0)
+
+
+def _is_regular(hidden: Any) -> Any:
+    """Whether what is hidden are positions behind a row's own, positions that are hidden from all rows, or both. Rows
+    that see nothing say nothing: those of padding are often masked as a whole."""
+    later = hidden.new_ones(hidden.shape[-2:]).triu(1)
+    causal = (hidden | ~later).all()
+    looked = ~hidden.all(-1, keepdim=True) & ~(later & causal)
+    some, every = (hidden & looked).any(-2), (hidden | ~looked).all(-2)
+    return ~hidden.tril(0).any() | ((some == every) | (~looked).all(-2)).all()
