@@ -40,7 +40,9 @@ def finding(
         fix_code=""
         if anew is not None
         else (
-            "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
+            "# once\n"
+            "generator = torch.Generator().manual_seed(0)\n"
+            "train, val = torch.utils.data.random_split(originals, [0.8, 0.2], generator=generator)\n"
             "assert not set(train.indices) & set(val.indices)"
         ),
         first_step=first.step,

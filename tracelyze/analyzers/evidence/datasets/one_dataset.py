@@ -22,7 +22,7 @@ FIX: Final = "Give validation its own dataset without the random transforms; spl
 OWN_FIX: Final = "Make the validation dataset without the random transforms."
 OWN_EXAMPLE: Final = "val = make_dataset(plain_transform)  # as it is made today, but for the transforms"
 EXAMPLE: Final = (
-    "train_indices, val_indices = random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
+    "train_indices, val_indices = torch.utils.data.random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
     "train = Subset(make_dataset(train_transform), train_indices)\n"
     "val = Subset(make_dataset(plain_transform), val_indices)"
 )

@@ -53,7 +53,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             fix=EVALUATE if unused else "Hold out a tenth of the data and evaluate on it after each epoch.",
             fix_code=STRATEGY
             if unused
-            else "train, val = random_split(dataset, [0.9, 0.1], generator=torch.Generator().manual_seed(0))",
+            else "generator = torch.Generator().manual_seed(0)\n"
+            "train, val = torch.utils.data.random_split(dataset, [0.9, 0.1], generator=generator)",
             evidence=[
                 Evidence("passes over the data", passes, "passes", *limits.against("passes")),
                 Evidence("training time", seconds, "s", *limits.against("worth")),
