@@ -983,6 +983,13 @@ SETTINGS: Final = (
         lines=("samples = samples[order]",),
         fast=True,
     ),
+    faulty(
+        "calls_sorted_by_length",
+        "loss-plateau",
+        consequences=("constant-output",),
+        lines=("pitches = [pitches[i] for i in by_length]",),
+        fast=True,
+    ),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("torch.manual_seed(1234)",), fast=True),
     faulty(
         "split_drawn_twice",

@@ -140,6 +140,7 @@ WRITTEN: Final = {
     "split": "splits data, or permutes indices",
     "split-call": "calls a function of the script that does so",
     "shuffle": "shuffles in place",
+    "orders": "finds an order by sorting: argsort, or sorted(range(...))",
     "entropy": "takes an entropy",
     "draw": "draws integers",
     "dropout": "calls dropout, or attention that may have one",

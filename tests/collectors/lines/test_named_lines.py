@@ -170,6 +170,11 @@ def test_the_mean_of_a_loss_that_a_trainer_asks_for(function: str, found: bool) 
     assert roles.lines(code) == [("trainer-mean", 2)] * found
 
 
+def test_rows_that_are_put_into_an_order() -> None:
+    *_, code = codes("def batches(x):\n    by = sorted(range(len(x)))\n    z = sorted(x)\n    return np.argsort(x)")
+    assert roles.lines(code) == [("orders", 2), ("orders", 4)]
+
+
 def test_choices_that_are_counted() -> None:
     *_, code = codes("def forward(self, x):\n    pick = x.argmax(-1)\n    return F.one_hot(pick, 8).float().mean(0)")
     assert roles.lines(code) == [("counts", 3)]

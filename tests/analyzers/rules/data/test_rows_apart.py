@@ -309,6 +309,27 @@ def test_inputs_that_are_put_into_another_order_alone(make: Any, after: list[str
         assert found.diff.added == ["    x = x[perm]", "    y = y[perm]"]
 
 
+@pytest.mark.parametrize(
+    ("order", "after", "beside"),
+    [
+        ("sorted(range(len(x)), key=lambda i: len(x[i]))", ["x = [x[i] for i in by]", "y = torch.tensor(y)"], "y"),
+        ("np.argsort([len(one) for one in x])", ["x = [x[j] for j in by]"], "y"),
+        ("sorted(range(len(x)), key=lambda i: len(x[i]))", ["x = [x[i] for i in by]", "y = [y[i] for i in by]"], ""),
+        ("sorted(range(len(x)), key=lambda i: len(x[i]))", ["x = [x[i] for i in by]", "y = matched(y, x)"], ""),
+        ("sorted(range(len(x)), key=lambda i: len(x[i]))", ["y = torch.tensor(y)", "x = [x[i] for i in by]"], ""),
+        ("sorted(x)", ["x = [x[i] for i in by]"], ""),  # values, and no numbers of rows
+    ],
+)
+def test_inputs_that_are_sorted_by_length_alone(make: Any, order: str, after: list[str], beside: str) -> None:
+    text = ["def __iter__(self):", "    x, y = zip(*self.rows)", f"    by = {order}", *(f"    {one}" for one in after)]
+    text += ["    for at in range(0, len(x), 64):", "        yield pad(x[at:at + 64]), y[at:at + 64]"]
+    site = {"site": 0, "role": "orders", "file": "train.py", "function": "__iter__", "line": 12,
+            "source": text[2].strip(), "excerpt": "\n".join(text), "excerpt_line": 10}  # fmt: skip
+    found = rows_apart.of(make.process(sites=[site]))
+    assert (found.beside if found else "") == beside
+    assert found is None or found.diff.added == [f"    {after[0]}", f"    {after[0].replace('x', 'y')}"]
+
+
 def test_parts_of_a_split_that_came_together_are_no_pair(make: Any) -> None:
     text = ["def prepare(gen):", "    train, val = load(gen)", "    perm = torch.randperm(len(train))"]
     text += ["    train = train[perm]", "    return train, val"]

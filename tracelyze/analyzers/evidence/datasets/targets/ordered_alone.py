@@ -1,4 +1,5 @@
-"""Inputs that a function puts into another order, and not the targets that came with them: `x = x[perm]` alone."""
+"""Inputs that a function puts into another order, and not the targets that came with them: `x = x[perm]` alone, or
+`x = [x[i] for i in by_length]`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
 
-_DRAWS: Final = ("randperm", "permutation")
+_DRAWS: Final = ("randperm", "permutation", "argsort")
+_MAKES: Final = ("tensor", "as_tensor", "LongTensor", "array", "asarray", "list", "stack")  # the same rows of a list
 _TARGET: Final = re.compile(r"y|y_\w+|t|(?:\w+_)?(?:labels?|targets?|classes|truth|answers?)", re.IGNORECASE)
 
 
@@ -46,8 +48,8 @@ class OrderedAlone:
 
 
 def of(process: Process) -> OrderedAlone | None:
-    """The only such line of the functions that draw an order."""
-    drawn = {one.file_line: one for role in ("split", "shuffle") for one in process.locations(role)}
+    """The only such line of the functions that draw an order, or find one by sorting."""
+    drawn = {one.file_line: one for role in ("split", "shuffle", "orders") for one in process.locations(role)}
     found = [alone for one in drawn.values() if (alone := _in_function(process, one)) is not None]
     return found[0] if len({one.place.file_line for one in found}) == 1 else None
 
@@ -58,7 +60,7 @@ def _in_function(process: Process, place: Location) -> OrderedAlone | None:
     known = [one for number in sorted(text) for one in _statement(process, place, number, text[number])]
     order = next((name for line, one in known if line == place.line for name in _order(one)), "")
     made = [(line, names) for line, one in known if line < place.line for names in _unpacked(one)]
-    returns = [line for line, one in known if isinstance(one, ast.Return) and line > place.line]
+    returns = [line for line, one in known if _hands_out(one) and line > place.line]
     if not order or not made or not returns:
         return None
     first, last = made[-1][0], returns[0]
@@ -70,10 +72,13 @@ def _in_function(process: Process, place: Location) -> OrderedAlone | None:
     if not ordered or uses != len(ordered) + 1:
         return None  # the order serves for something else as well
     (line, named), beside = ordered[-1], _partner(made[-1][1], {name for _, name in ordered})
-    if not beside or any(_changes(one, beside) for _, one in here):
-        return None
     old = text[line]
-    added = f"{old[: len(old) - len(old.lstrip())]}{beside} = {beside}[{order}]"
+    alike = old.replace(f"{named} = [{named}[", f"{beside} = [{beside}[")  # a list that takes row by row
+    one_by_one = alike != old
+    changing = [one for at, one in here if not (one_by_one and at > line and _makes(one, beside))]
+    if not beside or any(_changes(one, beside) for one in changing):
+        return None
+    added = alike if one_by_one else f"{old[: len(old) - len(old.lstrip())]}{beside} = {beside}[{order}]"
     where = Location(place.file, line, place.function, old.strip())
     return OrderedAlone(where, named, beside, first, Diff(place.file, line, [old], [old, added]))
 
@@ -85,8 +90,12 @@ def _statement(process: Process, place: Location, number: int, text: str) -> Ite
 
 
 def _order(one: ast.stmt) -> Iterator[str]:
-    """The name that a statement gives to an order which it draws of a number of rows."""
+    """The name that a statement gives to an order which it draws of a number of rows, or finds by sorting numbers of
+    rows."""
     target, value = _assigned(one)
+    if isinstance(target, ast.Name) and isinstance(value, ast.Call) and name_of(value.func) == "sorted":
+        numbers = value.args[0] if value.args else None
+        yield from (target.id,) if isinstance(numbers, ast.Call) and name_of(numbers.func) == "range" else ()
     if isinstance(target, ast.Name) and isinstance(value, ast.Call) and name_of(value.func) in _DRAWS:
         of_rows = value.args and isinstance(value.args[0], ast.Name)  # rows themselves, or their number
         yield from () if of_rows and name_of(value.func) == "permutation" else (target.id,)
@@ -108,8 +117,29 @@ def _unpacked(one: ast.stmt) -> Iterator[list[str]]:
 def _put_in(one: ast.stmt, order: str) -> Iterator[str]:
     """The name of what a statement leaves in the order, under the same name."""
     target, value = _assigned(one)
-    if isinstance(target, ast.Name) and value is not None and ast.unparse(value) == f"{target.id}[{order}]":
+    if not isinstance(target, ast.Name) or value is None:
+        return
+    each = value.generators[0].target if isinstance(value, ast.ListComp) else None
+    row = each.id if isinstance(each, ast.Name) else ""
+    if ast.unparse(value) in (f"{target.id}[{order}]", f"[{target.id}[{row}] for {row} in {order}]"):
         yield target.id
+
+
+def _hands_out(one: ast.stmt) -> bool:
+    return isinstance(one, ast.Return) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield))
+
+
+def _makes(one: ast.stmt, name: str) -> bool:
+    """Whether a statement makes a tensor or an array of what goes by the name, and nothing else."""
+    target, value = _assigned(one)
+    return (
+        isinstance(target, ast.Name)
+        and target.id == name
+        and isinstance(value, ast.Call)
+        and name_of(value.func) in _MAKES
+        and bool(value.args)
+        and ast.unparse(value.args[0]) == name
+    )
 
 
 def _partner(names: list[str], ordered: set[str]) -> str:

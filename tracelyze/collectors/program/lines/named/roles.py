@@ -25,6 +25,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     | {"repeat_interleave"},
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
     "shuffle": frozenset({"shuffle"}),
+    "orders": frozenset({"argsort"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
     "entropy": frozenset({"entropy"}),
     "draw": frozenset({"randint", "randint_like"}),
@@ -94,7 +95,8 @@ ONLY_IN: Final = {
 }  # functions of one name
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 REWARDS: Final = re.compile(r"(?:^|_)rewards?(?:_|$)", re.IGNORECASE)  # functions that give them
-_NAMES: Final = frozenset({*ASSIGNED, *CUTS, *ANEW}.union(*CALLED.values()))
+_SORTS: Final = "sorted"
+_NAMES: Final = frozenset({*ASSIGNED, *CUTS, *ANEW, _SORTS}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
 
 
@@ -113,6 +115,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     elsewhere = {role for role, name in ONLY_IN.items() if name != code.co_name}
     made = 0  # the line of the latest call that makes a tensor
     wrapped = 0  # the line that last named Parameter
+    sorts = 0  # and the one that last named sorted
     for line, one in by_line(code):
         for name in names_stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
@@ -128,6 +131,9 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
             made = line if one.argval in ANEW else made
+            sorts = line if one.argval == _SORTS else sorts
+            if one.argval == "range" and line == sorts:
+                found["orders", line] = None
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in TAKES else ""
     return [(role, line) for role, line in found if role != "labels" or not _measures(code)]
