@@ -296,6 +296,7 @@ def test_train_is_to_be_called_above_the_loop(make) -> None:
     )
     finding = make.check("train-override-bypassed", process)[2]
     assert (finding.location.line, finding.first_step) == (22, 1), "of the training that it is called in"
+    assert finding.title.endswith("is not called for training (training 2 of 2)")
 
 
 FIT = """\

@@ -77,6 +77,7 @@ def _finding(
         if later
         else f"in the whole {'training' if len(process.trainings) > 1 else 'run'}"
     )
+    titled = when if later or not training else "for training"  # which is named behind it
     place = _loop(process, begin) or override
     called = place is not None and place is not override and not _LOOP.match(place.source)
     above = "above that line" if called else "before the loop"
@@ -90,7 +91,7 @@ def _finding(
         severity="warning",
         confidence="likely",
         title=f"The train() of {name} freezes parts, and "
-        + (f"only eval() calls it, after {until - begin:,} steps" if by_eval else f"is not called {when}"),
+        + (f"only eval() calls it, after {until - begin:,} steps" if by_eval else f"is not called {titled}"),
         summary=(
             f"{name} overrides train() to freeze parts or put them in eval mode. It was not called for training before "
             f"the first step, and {when} {what}. A new module is in train mode without any call of "
