@@ -72,8 +72,6 @@ NOT_MEMORY: Final[tuple[EndCause, ...]] = (
 """What ended a process and was not memory."""
 FOR_MEMORY: Final[tuple[EndCause, ...]] = ("memory-likely", "oom-kill", "memory-limit")
 """Ends that the system brought about because memory ran out, which a hang does not explain."""
-
-
 SIZE_FOLLOWS: Final = ("clipping-freezes-updates", "clipping-always-active", "update-ratio")
 """Effects whose own repair is another learning rate or limit, which is wrong as soon as their cause is mended."""
 
@@ -85,8 +83,7 @@ class Consequence:
     `unless`: an effect whose exception or message says one of these comes from something else; so does one that
     was `ended_by` one of these. `given`: a cause has this effect only where its evidence says this. `grave`: only a
     cause that is a warning or worse has this effect (one that is reported as information is harmless). `left_out`: the
-    effect is no harm of its own but another name for what the causes do, and is not reported beside one that is
-    certain.
+    effect is another name for what the causes do, and is not reported beside one that is certain.
     """
 
     effect: str
