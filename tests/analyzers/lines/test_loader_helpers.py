@@ -72,6 +72,38 @@ def test_a_call_that_asks_for_the_validation_too_or_says_more_is_only_named(make
         assert (shuffling.place.line, shuffling.diff) == (31, None)
 
 
+OPTIONS = "def make_loader(dataset, seed, **options):"
+HANDED_ON = "    return DataLoader(Clips(dataset, seed), batch_size=32, **options)"
+
+
+def test_options_that_are_handed_on_are_given_where_the_training_asks_for_its_loader(make: Any) -> None:
+    """The line that makes both loaders would shuffle the validation data, too."""
+    process = made_by(make, "train = make_loader(data, 1, drop_last=True)", OPTIONS, HANDED_ON)
+    (loader, _) = process.loaders.records()
+    _, code, diff, place, _ = loader_arguments.shuffling(process, loader, [0])
+    added = "train = make_loader(data, 1, drop_last=True, shuffle=True)"
+    assert (place.line, diff.line, diff.added, code) == (31, 31, [f"    {added}"], added)
+
+
+@pytest.mark.parametrize(
+    ("call", "made", "others"),
+    [
+        ("train = make_loader(data, 1, **more)", HANDED_ON, False),
+        ("train = make_loader(data, 1, sampler=drawn)", HANDED_ON, False),
+        ("train = make_loader(data, 1, shuffle=args.shuffle)", HANDED_ON, False),
+        ("for data in both: loaders.append(make_loader(data, 1))", HANDED_ON, True),
+        ("train = make_loader(data, 1)", f"    options.pop('shuffle', None)\n{HANDED_ON}", False),
+        ("train = make_loader(data, 1)", HANDED_ON.replace("**options", "**DEFAULTS"), False),
+    ],
+)
+def test_options_that_are_decided_elsewhere_are_not_added(make: Any, call: str, made: str, others: bool) -> None:
+    process = made_by(make, call, OPTIONS, made, others)
+    (loader, _) = process.loaders.records()
+    shuffling = loader_arguments.shuffling(process, loader, [0])
+    assert shuffling.diff is None
+    assert shuffling.place.line != 31
+
+
 def test_a_parameter_of_another_name_gives_an_example(make: Any) -> None:
     head, made = "def make_loader(dataset, train=False):", "    return DataLoader(dataset, 32, train)"
     process = made_by(make, "train = make_loader(data)", head, made)
