@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import called, edits, timing
@@ -12,6 +12,9 @@ from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_backwa
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Diff, Location
+
+
+_MOST: Final = 0.5  # of the steps
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,18 @@ def of(optimization: Optimization, rarely: str, line: Location | None) -> Remedy
     if repeat:
         repeated, edit, why = repeat
         return Remedy(repeated, seen_at, why, fix, example, edit)
+    every = own_clears.of_all(optimization.process) if several and not line and _none_is_cleared(optimization) else None
+    if every:
+        fix = every.fix + accumulation.by_hand_in_lightning(optimization)
+        return Remedy(every.place or seen_at, seen_at, "", fix, every.code, every.edit)
     edit = None if clearing.in_closure(optimization) else edits.clear_after_step(optimization)
     return Remedy(line or seen_at, seen_at, "", fix, example, edit)
+
+
+def _none_is_cleared(optimization: Optimization) -> bool:
+    """Whether each optimizer beside this one uses old gradients in most of its steps, too."""
+    carried = [accumulation.carries(one) for one in optimization.process.optimizations]
+    return all(share is not None and share > _MOST for share in carried)
 
 
 def of_part(optimization: Optimization, alone: bool, whole: bool) -> Remedy:

@@ -1,15 +1,15 @@
 """The clearing of an optimizer beside that of another one, or in place of one that stands there twice: a line that was
-copied, and its name not changed."""
+copied, and its name not changed; and the clearing of several, none of which is cleared."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracelyze.analyzers.evidence import edits, recorded_text
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff, str] | None:
@@ -58,6 +58,51 @@ def beside_another(optimization: Optimization) -> tuple[Location, Diff] | None:
         return None
     arguments = there[1][there[1].index("(") :]
     return place, Diff(place.file, place.line + 1, [], [f"{there[0]}{own[:-1]}{arguments}"])
+
+
+class OfAll(NamedTuple):
+    """What clears all of several optimizers. `place`: the last of their steps, where one edit behind it does."""
+
+    fix: str
+    code: str
+    place: Location | None
+    edit: Diff | None
+
+
+def of_all(process: Process) -> OfAll | None:
+    """The clearing of each of several optimizers: behind the last of their steps where these follow all backwards, else
+    before each one's own backward, as another's would fill its gradients again. None where a line of the script clears
+    one of them, or where the lines of their steps are not known."""
+    steps = sorted((one.step_location for one in process.optimizations if one.step_location), key=lambda one: one.line)
+    matches = [edits.STEP.fullmatch(one.source) or edits.SCALER_STEP.fullmatch(one.source) for one in steps]
+    names = list(dict.fromkeys(match["optimizer"] for match in matches if match))
+    if len(names) < 2 or len(names) != len(process.optimizations):
+        return None
+    cleared = process.locations("clear-text") + process.locations("zero_grad")
+    if any(f"{name}.zero_grad(" in one.source for name in names for one in cleared):
+        return None
+    calls, each = [f"{name}.zero_grad()" for name in names], "both" if len(names) == 2 else "all"
+    if not _follow_all_backwards(process, steps):
+        fix = "Clear the gradients of each optimizer once per step, before the first backward pass of its own loss."
+        return OfAll(
+            fix, "\n".join(f"{call}  # before the first backward of its own loss" for call in calls), None, None
+        )
+    there = recorded_text.line_at(process, steps[-1])
+    edit = Diff(steps[-1].file, steps[-1].line + 1, [], [f"{there[0]}{call}" for call in calls]) if there else None
+    fix = f"Clear the gradients of {each} optimizers once per step, right behind the last of their steps."
+    return OfAll(fix, "\n".join(calls), steps[-1], edit)
+
+
+def _follow_all_backwards(process: Process, steps: list[Location]) -> bool:
+    """Whether these steps stand in one block of the function that makes all backwards, behind those."""
+    backwards, first, last = process.locations("backward"), steps[0], steps[-1]
+    if not backwards or len({one.file_function for one in (*backwards, *steps)}) > 1:
+        return False
+    text = recorded_text.around(process, first)
+    between = [text.get(at) for at in range(first.line, last.line + 1)]
+    depths = [recorded_text.indent_of(line) for line in between if line is not None and line.strip()]
+    whole = None not in between and depths[0] == depths[-1] == min(depths)
+    return whole and max(one.line for one in backwards) < first.line
 
 
 def _lines(optimization: Optimization, role: str, below: Location, above: Location) -> list[int]:
