@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +37,13 @@ class Restlessness:
     ratio: float
     steps: Floats
     samples: float | None
+    in_unit: float = 0.0  # the noise of validation over that of training, both in the unit of the loss
+    by_unit: bool = False  # whether `ratio` is that
+
+    @property
+    def of_units(self) -> Restlessness:
+        """The same, with both compared in the unit of the loss."""
+        return replace(self, ratio=self.in_unit, by_unit=True)
 
     @property
     def of_training(self) -> str:
@@ -44,7 +51,7 @@ class Restlessness:
         return (
             "the training loss hardly moves"
             if self.ratio > TOLD
-            else f"training's moves {number(self.ratio)} times less"
+            else f"training's moves {number(self.ratio)} times less{', both in the same unit' * self.by_unit}"
         )
 
     @property
@@ -83,7 +90,8 @@ def measure(process: Process) -> Restlessness | Passed | Skipped:
     known, level = samples[np.isfinite(samples)], abs(statistics.median(losses))
     calm = max(own.relative, own.noise / level) if level > 0 else 0.0
     ratio = noise.relative / calm if calm > 0 else float("inf")
-    return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
+    in_unit = noise.noise / own.noise if own.noise > 0 else float("inf")
+    return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None, in_unit)
 
 
 def _measures_otherwise(process: Process) -> bool:

@@ -227,6 +227,27 @@ def test_running_statistics_of_the_last_batch_explain_a_validation_that_swings(m
 
 
 @pytest.mark.parametrize(
+    ("momentum", "noise", "level", "status"),
+    [
+        (0.95, 0.4, 0.03, "fired"),
+        (0.95, 0.15, 0.03, "passed"),  # as the losses of a model that overfits move
+        (0.95, 0.4, 0.7, "passed"),  # training moves as much
+        (0.1, 0.4, 0.03, "passed"),
+    ],
+)
+def test_a_low_training_loss_that_moves_by_as_large_a_share_of_its_level(make, momentum, noise, level, status) -> None:
+    """A loss of 0.03 that moves by a half moves little beside one of 0.7, where running statistics explain that."""
+    random = np.random.default_rng(0)
+    evals = make.evals(20, 20) | {"loss": (0.7 * np.exp(random.normal(0, noise, 20))).tolist()}
+    models = [{"model": 0, "name": "Net", "parameters": 4, "elements": 899, "momentum": momentum}]
+    drift = np.repeat(np.exp(np.random.default_rng(1).normal(0, 0.5, 20)), COUNT // 20)
+    process = make.process(make.steps() | {"loss": (level * drift).tolist()}, evals=evals, models=models)
+    found, _, finding = make.check("validation-fluctuation", process)
+    assert found == status
+    assert finding is None or "times less, both in the same unit" in finding.summary
+
+
+@pytest.mark.parametrize(
     ("source", "example"),
     [
         ("self.norm = nn.BatchNorm2d(width, momentum=MOMENTUM)", "self.norm = nn.BatchNorm2d(width, momentum=0.1)"),

@@ -102,6 +102,31 @@ def test_a_rate_that_outgrows_what_is_stable_while_the_loss_comes_down_from_its_
 
 
 @pytest.mark.parametrize(
+    ("factor", "last", "status"),
+    [
+        ("(step + 1) / warm", 1.0, "fired"),
+        ("(step + 1) / warm", 0.3, "passed"),  # the loss bears it so far
+        ("min(1.0, (step + 1) / warm)", 1.0, "passed"),
+        ("rate_of(step)", 1.0, "passed"),  # nothing shows that it has no end
+    ],
+)
+def test_a_warm_up_without_an_end_explains_a_loss_that_rises_less(make, factor: str, last: float, status: str) -> None:
+    rates = [0.001 * (1 + index / 40) for index in range(COUNT)]
+    noise = np.exp(np.random.default_rng(5).normal(0, 0.1, COUNT))
+    fell = np.geomspace(1.0, 0.1, 150)
+    rises = np.concatenate([fell, np.linspace(0.1, 0.1 + 0.4 * last, 100), np.full(150, 0.1 + 0.2 * last)])
+    site = {"site": 7, "role": "scheduler", "file": "a.py", "line": 30, "function": "main"}
+    site |= {"source": f"s = LambdaLR(opt, lambda step: {factor})"}
+    schedule = {"scheduler": 0, "optimizer": 0, "name": "LambdaLR", "base_lr": 0.001, "made_at": 7, "step": 1}
+    found, finding = run(make, rates, (rises * noise).tolist(), sites=[site], tables={"schedules": [schedule]})
+    assert found == status
+    if finding is not None:
+        assert (finding.severity, finding.location.line) == ("warning", 30)
+        assert "rises while the warm-up goes on" in finding.title
+        assert "min(1.0, (step + 1) / warm)" in finding.fix_code
+
+
+@pytest.mark.parametrize(
     "rates",
     [
         [0.05] * COUNT,

@@ -10,6 +10,7 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import predictions
 from tracelyze.analyzers.computed.optimization import one_batch, ratios
+from tracelyze.analyzers.computed.schedules import endless_warmups
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits
 
@@ -55,6 +56,7 @@ class TooHigh:
     astray: tuple[int, ...] = ()  # or it was above twice its start in these rows, and came down from there
     at_once: bool = True  # it grew from the first steps on
     above: bool = True  # nor ever gets below its start for good
+    climbs: bool = False  # it is higher than its lowest, at a rate that a warm-up without an end keeps raising
     constant: bool = False  # and the model gives one answer to everything
     stable_below: float | None = None  # of a loss that multiplies at each step: the rate at which it would not
 
@@ -237,8 +239,9 @@ def overwritten(optimization: Optimization, seen: Curve, limits: Limits) -> TooH
     return TooHigh(shown, begin, rate, None, largest, lowest, float(updates.max()), stuck=True, constant=True)
 
 
-def raised(seen: Curve, limits: Limits) -> TooHigh | None:
-    """The loss fell while the rate was low, and blew up after the rate had been raised to a multiple of that."""
+def raised(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
+    """The loss fell while the rate was low, and blew up after the rate had been raised to a multiple of that. Or it
+    rose, and the rate comes of a warm-up that never ends, as the script's own line shows."""
     loss, rate = seen.loss, seen.rate
     if len(loss) < _RAISED_WITHIN or float(np.quantile(loss, 0.1)) <= 0:
         return None
@@ -250,7 +253,9 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     ended = loss[-2:].min() >= limits["ended"] * level  # of a program that stopped at once, or lost its numbers
     diverged = statistics.divergence(loss)
     stable = float(np.quantile(rate[: lowest + 1], STABLE))
-    if not ended and diverged is None and not _outrun(seen, lowest, level, stable, limits):
+    lost = ended or diverged is not None or _outrun(seen, lowest, level, limits["outrun"] * stable, limits)
+    climbs = not lost and _outrun(seen, lowest, level, limits["raised"] * stable, limits)
+    if not lost and not (climbs and endless_warmups.endless(optimization, stable)):
         return None
     later = rate[lowest - SMOOTH + 1 :]
     if stable <= 0 or later.max() <= limits["raised"] * stable:
@@ -258,15 +263,15 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     higher = int(np.argmax(rate > stable))
     first = higher if diverged is None else min(higher, diverged.turned)
     before, after = float(loss[: lowest + 1].min()), float(loss[lowest:].max())  # as the chart draws them
-    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, after, before)
+    highest = float(later.max())
+    return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), highest, stable, after, before, climbs=climbs)
 
 
-def _outrun(seen: Curve, lowest: int, level: float, stable: float, limits: Limits) -> bool:
-    """Whether the rate has grown from the lowest loss to the last step, to many times what was stable, and the loss of
-    the last quarter is a multiple of that lowest one. It may come down from a peak meanwhile: at such a rate, not for
-    good."""
+def _outrun(seen: Curve, lowest: int, level: float, highest: float, limits: Limits) -> bool:
+    """Whether the rate has grown from the lowest loss to the last step, to `highest` or more, and the loss of the last
+    quarter is a multiple of that lowest one. It may come down from a peak meanwhile: at such a rate, not for good."""
     rate, late = seen.rate[lowest:], seen.loss[-len(seen.loss) // 4 :]
-    grown = bool((np.diff(rate) >= 0).all()) and rate[-1] >= limits["outrun"] * stable
+    grown = bool((np.diff(rate) >= 0).all()) and rate[-1] >= highest
     return grown and statistics.median(late) >= limits["risen"] * level
 
 

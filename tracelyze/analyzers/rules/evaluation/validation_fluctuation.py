@@ -35,6 +35,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return seen
     momentum = _momentum(process, limits)
     ratio = "ratio" if momentum is None else "caused"
+    swings = momentum is not None and seen.relative > limits["swings"] and seen.in_unit > limits["ratio"]
+    if swings and not seen.ratio > limits[ratio]:
+        seen, ratio = seen.of_units, "ratio"
     if not (seen.ratio > limits[ratio] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass")
     if seen.samples is not None and seen.samples < limits["samples"]:
@@ -139,6 +142,7 @@ RULE = Rule(
         Threshold("momentum", 0.9, "", "derived: running statistics of 1.2 batches, (2 - momentum) / momentum"),
         Threshold("caused", 2, "", "derived: on the same samples each time, validation is calmer than training is"),
         Threshold("part", 4, "times", "derived: a quarter of the set varies by twice what the whole would"),
+        Threshold("swings", 0.25, "share", "with such a momentum: 200 samples vary by a third of that"),
         Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
     not_when="Tiny validation sets, fewer than ten passes, several optimizers, validation by another measure.",

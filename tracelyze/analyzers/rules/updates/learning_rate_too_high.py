@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = rates.curve(optimization)
     if len(seen.loss) < rates.FEWEST_LOSSES:
         return Skipped(f"{plural(len(seen.loss), 'finite loss')} with a known learning rate: too few to judge")
-    found = rates.from_the_start(optimization, seen, limits) or rates.raised(seen, limits)
+    found = rates.from_the_start(optimization, seen, limits) or rates.raised(optimization, seen, limits)
     found = found or rates.stuck(optimization, seen, limits) or rates.overwritten(optimization, seen, limits)
     if found is None:
         return Passed("the loss did not blow up, nor stay at its start after updates as large as the weights")
@@ -38,7 +38,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     remedy = lower_rates.remedy(optimization, found)
     return Finding(
         rule=RULE.id,
-        severity="warning" if found.partly or found.astray else "critical",
+        severity="warning" if found.partly or found.astray or found.climbs else "critical",
         confidence="possible" if found.partly else "likely",
         title=title,
         summary=summary,
@@ -52,8 +52,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             *([Evidence("rate while the loss fell", found.stable)] if found.stable else []),
             *([Evidence("update per weight, median over tensors", found.update, "",
                         *limits.against("update"))] if found.update is not None else []),
-            Evidence("highest loss", found.highest),
-            Evidence("lowest loss", found.lowest),
+            Evidence("highest loss", found.highest), Evidence("lowest loss", found.lowest),
         ],
         cost=None if found.partly else timing.cost_of(optimization, found.suffered(len(optimization.steps))),
         diff=remedy.diff,
@@ -72,7 +71,8 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
     first = f"The first updates changed the weights by up to {update} times their own size"
     overshoots = "a step that overshoots the valley lands higher on the other side"
     if found.stable:
-        return f"A learning rate of {rate} is too high: the loss blew up when it was raised", (
+        how = "rises while the warm-up goes on" if found.climbs else "blew up when it was raised"
+        return f"A learning rate of {rate} is too high: the loss {how}", (
             f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} on "
             f"the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}: {overshoots}."
         )
