@@ -57,7 +57,7 @@ class Updates(Signal):
     needs = UNSEEN
     columns = columns_of("updates", "time step optimizer sample size gradient second lost own_step")
     about = "Size of the updates of Adam and its like, whatever the rate, beside gradients and second moments."
-    cost = "nothing without such an optimizer; else 30 us a sample, at least every eighth step"
+    cost = "nothing without such an optimizer; else 70 us a sample, at least every eighth step"
     sampled = True
     first_steps = 100
     max_stride = 8
