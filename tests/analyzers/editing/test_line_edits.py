@@ -46,6 +46,12 @@ def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: A
         (line_edits.without_activation, ("Softmax",), "self.end = nn.Softmax(dim=-1)", "self.end = nn.Identity()"),
         (line_edits.without_activation, ("Softmax",), "return F.softmax(f(x), dim=1)", "return f(x)"),
         (line_edits.without_activation, ("Softmax",), "return F.softmax(a + b, dim=1) * c", None),
+        (line_edits.without_activation, ("Softmax",), "return self.net(x).softmax(dim=-1)", "return self.net(x)"),
+        (line_edits.without_activation, ("Softmax",), "return (a + b).softmax(-1)", "return a + b"),
+        (line_edits.without_activation, ("Softmax",), "return (a + b).softmax(-1) * c", None),
+        (line_edits.without_activation, ("Softmax",), "return self.softmax(x)", None),
+        (line_edits.without_activation, ("Softmax",), "return self.softmax()", None),
+        (line_edits.without_activation, ("Sigmoid",), "return self.net(x).sigmoid()", "return self.net(x)"),
         (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True)", "loss.backward()"),
         (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True, create_graph=True)", None),
         (

@@ -86,9 +86,9 @@ def without_activation(process: Process, place: Location | None, name: str) -> D
         if module and isinstance(module.func, ast.Attribute) and name_of(module.func.value) == "nn":
             return line.with_parts({module: f"{line.text_of(module.func.value)}.Identity()"})
         call = _only(line.calls(name.lower()))
-        if not call or not call.args or not is_function_of_torch(call.func):
+        given = own_expressions.squashed(call) if call else None
+        if not call or given is None:
             return None
-        given = call.args[0]
         whole = is_operand(given) or not _is_computed_with(line, call)
         named = place is not None and _has_a_name(process, place, line, call)
         return line.with_parts({call: line.text_of(given)}) if whole and not named else None

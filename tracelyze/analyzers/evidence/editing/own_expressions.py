@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
-from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
+from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -140,3 +140,16 @@ def called_whole(line: ParsedLine) -> str | None:
     call = calls[0] if len(calls) == 1 else None
     model = call.func.value if call and isinstance(call.func, ast.Attribute) else None
     return line.with_parts({call.func: line.text_of(model)}) if call and model and name_of(model) else None
+
+
+def squashed(call: ast.Call) -> ast.expr | None:
+    """What a softmax, sigmoid or the like is applied to: as a function of torch to its first argument, as the method of
+    a tensor to that; None for a module, and where more than a dimension is given."""
+    if is_function_of_torch(call.func):
+        return call.args[0] if call.args else None
+    own = call.func.value if isinstance(call.func, ast.Attribute) else None
+    dimensions = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
+    numbers = [one.operand if isinstance(one, ast.UnaryOp) else one for one in dimensions]
+    plain = all(isinstance(one, ast.Constant) and type(one.value) is int for one in numbers)
+    of_tensor = own is not None and not (isinstance(own, ast.Name) and own.id in ("self", "nn", "np", "scipy", "jax"))
+    return own if of_tensor and plain and len(numbers) == len(call.args) + len(call.keywords) <= 1 else None
