@@ -70,6 +70,13 @@ def test_a_loss_that_the_scaler_divides_away_leaves_a_constant() -> None:
     assert causes(finding("constant-output", 212), finding("scaler-misuse", 1))["constant-output"] == "scaler-misuse"
 
 
+@pytest.mark.parametrize("rule", ["constant-output", "loss-plateau"])
+def test_weights_that_are_no_numbers_behind_a_mask_leave_a_constant(rule: str) -> None:
+    cause = finding("nonfinite-gradients", 65)
+    assert causes(finding(rule, 210), cause)[rule] == cause.rule
+    assert causes(finding(rule, 40), cause)[rule] is None, "what began before has another cause"
+
+
 def test_what_names_a_mechanism_comes_before_what_sees_that_nothing_is_learned() -> None:
     leak = finding("host-memory-leak", 900, confidence="possible")
     constant = finding("constant-output", 200)

@@ -63,7 +63,7 @@ else:
 if waited == 5:
     break  # and go on with the weights in best.pt"""
 _STOPPED_BY: Final = {
-    "fit": "# what the Trainer is given, beside its callbacks:\n"
+    "fit": "# what the Trainer is given, beside its callbacks, and without enable_checkpointing=False:\n"
     'callbacks=[EarlyStopping("val_loss", patience=5), ModelCheckpoint(monitor="val_loss")]',
     "train": "# what TrainingArguments is given, in place of what it has of these:\n"
     'eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="eval_loss"\n'

@@ -25,6 +25,9 @@ TOLD: Final = (
     " Outputs take memory without a graph, too: keep numbers of them, or empty the list as soon as it has been read, "
     "as at the end of an epoch."
 )
+_BEHIND: Final = (
+    "# behind the last line that reads the list, as at the end of an epoch (or append numbers of the outputs alone):"
+)
 
 
 def detached(process: Process, line: Location | None) -> str:
@@ -40,9 +43,17 @@ def detached(process: Process, line: Location | None) -> str:
     else:
         free = 'one.detach() if hasattr(one, "detach") else one'
         made = f"[{free} for one in {text}]" if isinstance(given, ast.List) else f"tuple({free} for one in {text})"
-    return (_ELSE if _may_be_read_for_a_loss(process, line) else "") + own.dedented(
-        own.parsed.with_parts({given: made})
-    )
+    code = own.dedented(own.parsed.with_parts({given: made}))
+    return f"{_ELSE}{code}" if _may_be_read_for_a_loss(process, line) else code + _emptied(process, line, own)
+
+
+def _emptied(process: Process, line: Location | None, own: OwnStatement) -> str:
+    """The call that empties the list, behind the append, where that keeps whole outputs; empty elsewhere."""
+    append = own.only_call("append")
+    kept = append.func.value if append is not None and isinstance(append.func, ast.Attribute) else None
+    if not isinstance(kept, ast.Name | ast.Attribute) or not told(process, line):
+        return ""
+    return f"\n{_BEHIND}\n{own.parsed.text_of(kept)}.clear()"
 
 
 def _may_be_read_for_a_loss(process: Process, line: Location | None) -> bool:
