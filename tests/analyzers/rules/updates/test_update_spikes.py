@@ -41,7 +41,7 @@ def updates(
     return rows
 
 
-def process(make: Any, rows: list[dict[str, Any]], harm: float = 3.0, **facts: Any) -> Any:
+def process(make: Any, rows: list[dict[str, Any]], harm: float = 3.0, lines: Any = LINES, **facts: Any) -> Any:
     generator = np.random.default_rng(0)
     steps = np.arange(1, STEPS + 1)
     loss = (
@@ -51,7 +51,7 @@ def process(make: Any, rows: list[dict[str, Any]], harm: float = 3.0, **facts: A
     return make.process(
         steps={**make.steps(), "loss": loss.tolist(), "lr": [1e-3] * STEPS},
         optimizers=[optimizer],
-        sites=[*SITES, *LINES],
+        sites=[*SITES, *lines],
         more={"updates": rows},
     )
 
@@ -67,6 +67,18 @@ def test_averages_that_are_emptied_without_the_count_of_steps(make: Any, every: 
     assert where in finding.summary
 
 
+def test_a_line_that_empties_something_else_is_not_named(make: Any) -> None:
+    other = [LINES[0] | {"source": 'memory["hidden"].zero_()'}]
+    made = [LINES[0] | {"source": 'state["exp_avg"] = torch.zeros_like(p)', "function": "step"}]
+    for lines in (other, made):
+        finding = make.check(RULE, process(make, updates(), lines=lines, name="OwnAdam", step_defined_at=41))[2]
+        assert finding.location is None or finding.location.line != 30
+        assert "empties them" not in finding.fix
+        assert finding.fix_code.startswith("for state in optimizer.state.values():")
+    plain = make.check(RULE, process(make, updates(), lines=other))[2]
+    assert plain.fix_code.startswith("optimizer.state.clear()")
+
+
 def test_the_example_fits_an_optimizer_of_the_scripts_own(make: Any) -> None:
     own = make.check(RULE, process(make, updates(), name="OwnAdam", step_defined_at=41))[2]
     assert own.fix_code.endswith('state["step"] = 0  # beside that, for each state')
@@ -80,6 +92,7 @@ def test_what_makes_updates_larger_otherwise(make: Any) -> None:
         updates(counted=lambda step: step if step <= AT else step - AT),  # a restart that begins the count anew
         updates(size=lambda step: 0.2),  # emptied, and no update became larger
         updates(square(AT, 40), gradient=lambda step: 4.0 if step == AT else 0.1),  # a bad batch
+        updates(gradient=lambda step: 9.0 if step > AT else 0.1),  # gradients became larger still
         updates(lambda step: 0.1 * 0.999 ** (step / 2)),  # gradients that vanished, and came back
     ):
         assert make.check(RULE, process(make, rows))[0] == "passed"

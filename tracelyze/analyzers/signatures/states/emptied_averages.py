@@ -7,7 +7,6 @@ are: where it has fallen further, something else has set it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -114,7 +113,11 @@ def _in_sample(
             continue
         usual, size = float(np.median(sizes[before])), float(behind.max())
         level = float(np.median(gradient[before]))
-        if usual <= 0 or size < limits["larger"] * usual or _rate_rose(optimization, steps[row - 1], steps[row]):
+        if (
+            min(usual, level) <= 0
+            or size < max(limits["larger"], gradient[row] / level) * usual
+            or _rate_rose(optimization, steps[row - 1], steps[row])
+        ):
             continue
         found.append(
             Emptied(
@@ -122,7 +125,7 @@ def _in_sample(
                 step=int(steps[row]),
                 usual=usual,
                 size=size,
-                gradient=float(gradient[row]) / level if level > 0 else math.inf,
+                gradient=float(gradient[row]) / level,
                 fell=float(second[row] / second[row - 1]),
                 counted=float(counted[row]),
                 losses=_losses(optimization, int(steps[row - 1]), int(steps[row])),
