@@ -95,8 +95,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         + " over all columns" * columns,
         summary=(
             f"{given} ran from {number(field.low)} to {number(field.high)} in {plural(field.batches, 'batch')}, "
-            f"{pixels.said(field.shifted_bytes) if field.shifted_bytes else 'not normalised'}: {met.name} output "
-            f"values of {number(met.scale)} in an early step, where normalised input "
+            f"{pixels.said(field.shifted_bytes) if field.shifted_bytes else 'not normalised'}: the output of "
+            f"{met.name} had values of {number(met.scale)} in an early step, where normalised input "
             "gives about one. " + (SATURATED if met.squashed else TOO_FAST)
         ),
         fix=fix,
