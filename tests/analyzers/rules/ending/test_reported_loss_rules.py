@@ -11,9 +11,12 @@ RULE = "reported-loss-mismatch"
 EVERY = 40
 
 
-def logged(make: Any, value: Any, count: int = 400, ahead: int = 0, parts: int = 1, sites: Any = ()) -> Any:
-    """`value(losses, begin, end)` is logged after every EVERY steps, of so many micro-batches."""
+def logged(
+    make: Any, value: Any, count: int = 400, ahead: int = 0, parts: int = 1, sites: Any = (), epoch: int = 0
+) -> Any:
+    """`value(losses, begin, end)` is logged after every EVERY steps, of so many micro-batches; `epoch`: its steps."""
     steps = make.steps(count) | {"backwards": [parts] * count}
+    steps |= {"loader_first": [index % epoch == 0 for index in range(count)]} if epoch else {}
     losses = np.asarray(steps["loss"])
     rows = [
         {
@@ -109,6 +112,47 @@ def test_a_sum_that_begins_anew_with_each_epoch(make: Any, length: int) -> None:
     assert "Reset" in finding.fix
     mean = logged(make, lambda losses, b, end: running(losses, b, end) / ((end - 1) % length + 1), count=1000)
     assert mean[0] == "passed", "the mean of the epoch so far"
+
+
+@pytest.mark.parametrize("epoch", [50, 100, 150])
+@pytest.mark.parametrize("factor", [1, 0.9999, 4])
+def test_a_sum_over_all_epochs_by_the_batches_of_this_one(make: Any, epoch: int, factor: float) -> None:
+    """The counter begins anew with each epoch, and the sum was to, in a hook that nothing calls, say."""
+
+    def over(losses: Any, begin: int, end: int) -> float:
+        return float(losses[:end].sum() / ((end - 1) % epoch + 1)) * factor
+
+    finding = logged(make, over, epoch=epoch)[2]
+    assert finding.title == "The logged train/loss is a sum that is never reset, divided by the batches of one epoch"
+    assert ("so far, times 4:" in finding.summary) == (factor == 4)
+    assert ("so far:" in finding.summary) == (factor != 4)
+    assert finding.fix_code == "running_loss = 0.0  # where an epoch begins"
+    assert logged(make, over, epoch=400)[0] == "passed", "in the first epoch that is a mean as any other"
+
+
+@pytest.mark.parametrize("begun", [lambda end: (end - 1) // 100 * 100, lambda end: 0])
+def test_means_over_the_epoch_or_the_run_so_far_are_no_sums(make: Any, begun: Any) -> None:
+    status = logged(make, lambda losses, begin, end: losses[begun(end) : end].mean(), epoch=100)[0]
+    assert status == "passed"
+
+
+def test_lightning_s_hook_resets_the_sum_that_the_step_logs(make: Any) -> None:
+    text = ["        loss = f(self(x), y)", "        self.total += loss.item()", "        {}", "        return loss"]
+    log = 'self.log("train/loss", self.total / (index + 1))'
+    call = {"file": "a.py", "line": 82, "function": "main", "source": "trainer.fit(net, data)"}
+    loss = {"file": "a.py", "line": 60, "function": "training_step", "source": text[0].strip(), "excerpt_line": 60}
+    sites = [{"site": at, "role": role} | call for at, role in enumerate(("step", "backward", "report"))]
+
+    def over(losses: Any, begin: int, end: int) -> float:
+        return float(losses[:end].sum() / ((end - 1) % 100 + 1))
+
+    for line, place, name in ((log, 62, "self.total"), ("self.log_it(loss)", 82, "running_loss")):
+        excerpt = "\n".join(text).format(line)
+        sites = [*sites[:3], {"site": 3, "role": "loss", "excerpt": excerpt} | loss]
+        finding = logged(make, over, epoch=100, sites=sites)[2]
+        assert "on_train_epoch_start()" in finding.fix
+        assert finding.fix_code.endswith(f"{name} = 0.0")
+        assert finding.location.line == place
 
 
 def test_means_smoothed_and_weighted_losses(make: Any) -> None:

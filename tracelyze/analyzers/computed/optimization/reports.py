@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 TOLERANCE = 0.02  # by which a value may lie outside of the losses that it averages: rounding, a smaller last batch
 
@@ -26,8 +26,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Match:
-    """What the values are a multiple of: the "last" loss, the "mean" since the value before, the "sum" of all, or, as
-    "growth", a running sum that begins anew at times."""
+    """What the values are a multiple of: the "last" loss, the "mean" since the value before, the "sum" of all, as
+    "growth" a running sum that begins anew at times, or, as "epochs", the sum of all over the batches of this epoch."""
 
     kind: str
     factor: float
@@ -71,6 +71,26 @@ def growing(series: Series, losses: Floats, spread: float, fewest: float) -> Mat
         usual = float(np.median(ratios))
         if float(np.ptp(ratios)) <= spread * usual:
             return Match("growth", usual, float(np.ptp(ratios)) / usual)
+    return None
+
+
+def over_epochs(series: Series, losses: Floats, begins: Mask, spread: float, fewest: float) -> Match | None:
+    """The sum of all losses, divided by the number of those in the epoch so far, that the values are a constant
+    multiple of, at least `fewest` of them behind the first epoch. `begins`: steps that begin one, shape [steps]."""
+    sums = np.concatenate(([0.0], np.cumsum(np.nan_to_num(losses))))
+    starts = np.flatnonzero(begins)
+    if len(starts) < 2 or starts[0] != 0:
+        return None
+    for ahead in (0, 1):
+        ends = np.minimum(series.done.astype(np.int64) + ahead, len(losses))
+        if (ends < 1).any() or (ends > starts[1]).sum() < fewest:
+            continue
+        batches = ends - starts[np.searchsorted(starts, ends - 1, side="right") - 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = series.values * batches / sums[ends]
+        usual = float(np.median(ratios))
+        if np.isfinite(ratios).all() and usual > 0 and float(np.ptp(ratios)) <= spread * usual:
+            return Match("epochs", usual, float(np.ptp(ratios)) / usual)
     return None
 
 

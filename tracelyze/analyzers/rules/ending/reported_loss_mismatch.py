@@ -21,10 +21,15 @@ DIVIDED = (
     "that factor."
 )
 ANEW = "a running sum of the losses{}, which goes on after it is logged, and begins anew at other times only"
+BY_EPOCH = (
+    "the sum of all losses since the start, over the number of batches in the epoch so far{}: the sum is never reset, "
+    "and its divisor is"
+)
 SUMS = {  # title, what the values are, what of them was compared with losses
     "sum": ("never reset", "the sum of all losses since the start{}: it is never reset, so it only grows",
             "logged over the sum of all losses"),
     "growth": ("not reset when it is logged", ANEW, "growth of the logged value over the losses that were added"),
+    "epochs": ("never reset, divided by the batches of one epoch", BY_EPOCH, "logged over that quotient"),
 }  # fmt: skip
 TAKE_BACK = "Log losses as they are before they are divided for accumulation, or times {parts}."
 
@@ -49,6 +54,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         if match is not None and match.kind not in SUMS and inside >= limits["inside"]:
             match = None  # a sum divided by the length of an epoch may pass through the range of the losses
         match = match or reports.growing(one, losses, limits["spread"], limits["values"])
+        begins = process.longest.steps["loader_first"] == 1
+        match = match or reports.over_epochs(one, losses, begins, limits["spread"], limits["values"])
         if match is None or (match.kind not in SUMS and max(match.factor, 1 / match.factor) < limits["factor"]):
             reasons.append(f"{one.name} lies among the losses of its steps, or is no multiple of them")
         else:
@@ -59,7 +66,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, series: Series, match: Match, limits: Limits) -> Finding:
-    times = number(match.factor) if match.factor >= 1 else f"1/{number(1 / match.factor)}"
+    whole, part = number(match.factor), number(1 / match.factor)
+    times = whole if match.factor >= 1 or part == "1" else f"1/{part}"
     scaled = "" if times == "1" else f", times {times}"
     title, sums, compared = SUMS.get(match.kind, ("", "", ""))
     what = (
@@ -71,6 +79,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
     )
     stale = match.kind in SUMS
     parts = _divided_by(process, match, limits["spread"])
+    reset = running.reset(process, match.kind == "epochs")
     own = collected.divided(process, process.longest.loss_location) if parts else None
     counted = by_samples.of(process.longest, match.factor)
     return Finding(
@@ -83,12 +92,8 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
             "Training itself is not affected, but this curve cannot be compared with other runs, batch sizes or "
             "logging intervals." + (DIVIDED.format(parts=parts) if parts else counted.said * (not stale))
         ),
-        fix="Reset the running sum to 0 after logging it."
-        if stale
-        else TAKE_BACK.format(parts=parts)
-        if parts
-        else counted.fix,
-        fix_code=f"{running.sum_at(process)} = 0.0  # right behind the line that logs it"
+        fix=reset.fix if stale else TAKE_BACK.format(parts=parts) if parts else counted.fix,
+        fix_code=reset.code
         if stale
         else own.code
         if own
@@ -105,7 +110,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],
-        location=(own.place if own else None) or process.location("report") or process.longest.loss_location,
+        location=(own.place if own else None) or reset.place or process.longest.loss_location,
         seen_at=process.longest.loss_location,
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
