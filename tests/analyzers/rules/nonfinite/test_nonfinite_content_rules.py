@@ -575,6 +575,36 @@ def test_the_logarithm_of_a_model_or_of_the_loop_prepares_no_batch(make) -> None
     assert "minus infinity" not in make.check("nonfinite-input", process)[2].fix
 
 
+READ = """class Windows(Dataset):
+    def __getitem__(self, i):
+        window = self.series[i : i + 54]
+        past = {past}
+        z = (window - past.mean()) / past.std()
+        return z[:48], z[48:]"""
+
+
+@pytest.mark.parametrize(
+    ("past", "other", "said"),
+    [
+        ("window[:48]", math.nan, "add an epsilon"),
+        ("window[:48]", -math.inf, "an epsilon would make these values huge"),
+        ("window[:48]", 0.1, ""),  # what is not finite in this field is its largest value alone, or came otherwise
+        ("self", math.nan, ""),  # of all samples
+    ],
+)
+def test_a_sample_that_is_read_is_divided_by_its_own_spread(make, past: str, other: float, said: str) -> None:
+    rows = [batch(100, nonfinite=True, min=one, max=one, field=str(at)) for at, one in enumerate((math.nan, other))]
+    sites = sites_of(READ.format(past=past), singular="z = (window", dataset="def __getitem__")
+    sites = [row | {"function": "__getitem__", "site": row["site"] + 10} for row in sites]
+    own = {"site": 2, "role": "loader", "file": "t.py", "line": 30, "function": "main", "source": "for x, y in loader:"}
+    loader = {"loader": 0, "dataset": "Windows", "site": 2, "read_by": 12}
+    process = make.process(broken_at(make, 100), sites=[*sites, own], loaders=[loader], more={"batches": rows})
+    finding = make.check("nonfinite-input", process)[2]
+    assert ("divides by each sample's own std" in finding.fix) is bool(said)
+    assert said in finding.fix
+    assert ("(past.std() + 1e-6)" in finding.fix_code) is ("add" in said)
+
+
 def test_steps_between_two_broken_batches_that_the_weights_survived_are_not_lost(make) -> None:
     losses = make.steps(COUNT)
     losses |= {"loss": [math.nan if index == 100 or index >= 300 else one for index, one in enumerate(losses["loss"])]}
@@ -593,9 +623,9 @@ SPREAD = """def standardised(x):
         (
             "x.std(axis=1, keepdims=True)",
             "(x - mean) / std",
-            "its own std, which is 0 where all values of a sample are eq",
+            "sample's own std, which is 0 where all values that it is taken of are eq",
         ),
-        ("x", "x / x.sum(-1, keepdim=True)", "its own sum, which is 0 where all values of a sample are 0"),
+        ("x", "x / x.sum(-1, keepdim=True)", "sample's own sum, which is 0 where all values that it is taken of are 0"),
         ("x.std(axis=0, keepdims=True)", "(x - mean) / std", ""),  # of each column, and so of all samples
         ("x.std()", "(x - mean) / std", ""),
         ("x.std(axis=1, keepdims=True)", "(x - mean) / (std + 1e-6)", ""),

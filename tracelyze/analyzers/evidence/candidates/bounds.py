@@ -50,8 +50,21 @@ def spread_of_each_sample(process: Process, place: Location) -> str:
     known = _assigned(process, place)
     nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)]
     by = [known.get(one.right.id, one.right) if isinstance(one.right, ast.Name) else one.right for one in nodes]
-    found = [name_of(one.func) for one in by if isinstance(one, ast.Call) and _keeps_samples_apart(one)]
+    alone = place.function == "__getitem__" and place.file_function in process.functions("dataset")
+    found = [
+        name_of(one.func)
+        for one in by
+        if isinstance(one, ast.Call) and (_keeps_samples_apart(one) or (alone and _is_of_own(one, known)))
+    ]
     return found[0] if len(found) == 1 else ""
+
+
+def _is_of_own(call: ast.Call, known: dict[str, ast.expr]) -> bool:
+    """Whether a spread is taken of what a function that reads one sample has made: `std` of `x.std()`, of all of x."""
+    held = call.func.value if isinstance(call.func, ast.Attribute) and not call.args and not call.keywords else None
+    made = known.get(held.id) if isinstance(held, ast.Name) else None
+    read = made is not None and any(isinstance(one, ast.Subscript | ast.Call) for one in ast.walk(made))
+    return read and name_of(call.func) in _SPREADS
 
 
 def _keeps_samples_apart(call: ast.Call) -> bool:

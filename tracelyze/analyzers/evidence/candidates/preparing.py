@@ -51,8 +51,13 @@ _OF_ZERO: Final = (
     "value above 0 that your data can have{3}."
 )
 _OF_EQUALS: Final = (
-    "Line {0.line} divides each sample by its own {1}, which is 0 where all values of a sample are {2}: add an "
+    "Line {0.line} divides by each sample's own {1}, which is 0 where all values that it is taken of are {2}: add an "
     "epsilon. If that is not it, values are missing before: fill them, or leave such samples out."
+)
+_OF_SOME_EQUALS: Final = (
+    "Line {0.line} divides by each sample's own {1}, which is 0 where all values that it is taken of are {2}, and its "
+    "other values become infinite. Leave such samples out, or divide by no less than the least {1} that your "
+    "data can have: an epsilon would make these values huge. If that is not it, values are missing before."
 )
 _LEAST: Final = "# in place of 1e-6, the least value above 0 that your data can have\n"
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
@@ -174,7 +179,10 @@ def spread(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
     """What can have made a few samples NaN: the only line of those that prepare data which divides each sample by a
     spread of its own, kept away from 0 by nothing. There is no logarithm or root beside it, and all others divide by
     what all samples share."""
-    if not all(math.isnan(row["min"] if row["min"] is not None else 0.0) for row in rows):
+    ends = [(row["min"], row["max"]) for row in rows]
+    zeros = [lowest is not None and math.isnan(lowest) for lowest, _ in ends]  # 0 over 0
+    others = [any(one is not None and math.isinf(one) for one in pair) for pair in ends]  # anything else over 0
+    if not any(zeros) or not all(zero or other for zero, other in zip(zeros, others, strict=True)):
         return None
     places = {one.file_line: one for role in ("singular", "singular-array") for one in process.locations(role)}
     opened = [one for one in places.values() if not _is_elsewhere(process, one)]
@@ -184,6 +192,8 @@ def spread(process: Process, rows: list[dict[str, Any]]) -> Prepared | None:
         return None
     line, name = found[0]
     kind = "equal" if "std" in name or name == "ptp" else "0"
+    if any(others):
+        return Prepared("", _OF_SOME_EQUALS.format(line, name, kind), "", line)
     return Prepared("", _OF_EQUALS.format(line, name, kind), finite.divided(process, line), line)
 
 
