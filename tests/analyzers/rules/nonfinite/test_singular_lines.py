@@ -267,3 +267,31 @@ def test_what_broke_the_loss_of_the_second_of_two_trainings(make) -> None:
         assert finding.fix_code == example or (example is None and "log_scale.clamp" in finding.fix_code)
     other = make.process(steps, events=[event | {"step": 3}], optimizers=optimizers, more={"links": links})
     assert "exp" not in make.check("loss-nonfinite", other)[2].summary
+
+
+COSINE = """\
+def forward(self, x):
+    h = self.encoder(x)
+    length = h.pow(2).sum(1, keepdim=True).sqrt()
+    unit = torch.where(length > 0, h / length, 0.0)
+    return unit @ self.proxies.T"""
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "line"),
+    [
+        (14, "sqrt at 0 in a branch that where() hides, log at 0", 3),
+        (14, "sqrt at 0, log at 0", None),  # by then every weight is NaN, and so is what any operation gives
+        (14, MASKED, None),
+        (40, "sqrt at 0 in a branch that where() hides", None),
+    ],
+)
+def test_where_a_relu_keeps_some_gradients_finite_the_next_step_names_the_hidden_branch(make, step, text, line) -> None:
+    first = {"step": 13, "kind": "nonfinite-gradient", "name": "encoder.3.weight", "value": 1.0, "text": ""}
+    events = [first, first | {"step": step, "text": text, "value": 2.0}]
+    steps = make.steps(40) | {"grads_nonfinite": [0] * 12 + [2] * 28, "grad_norm": [1.0] * 12 + [float("nan")] * 28}
+    rows = sites_of(COSINE, singular="length = ")
+    finding = make.check("nonfinite-gradients", make.process(steps, sites=rows, events=events))[2]
+    assert (finding.diff.line if finding.diff else None) == line
+    assert ("sqrt at 0 in a branch of where()." in finding.summary) == (line is not None)
+    assert "log" not in finding.summary or line is None

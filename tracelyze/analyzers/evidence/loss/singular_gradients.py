@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import edits, line_edits, script_lines
 from tracelyze.analyzers.evidence.candidates import attended_rows
@@ -12,6 +12,8 @@ from tracelyze.analyzers.evidence.remedy import example_of
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
@@ -86,6 +88,15 @@ def beside_a_finite_loss(operations: str) -> str:
     named = [one for one in operations.split(", ") if one]
     finite = [one for one in named if one.startswith(_FINITE) or HIDDEN in one or one == attended_rows.MASKED]
     return ", ".join(finite or named)
+
+
+def named(events: Sequence[Mapping[str, Any]]) -> str:
+    """The operations that the first of these events names. Where it names none, those in a branch of where() that the
+    next step names: behind them ReLU and dropout turn NaN into 0, so that some gradients are finite at first."""
+    if not events or events[0]["text"]:
+        return str(events[0]["text"]) if events else ""
+    later = str(events[1]["text"] or "") if len(events) > 1 and events[1]["step"] == events[0]["step"] + 1 else ""
+    return ", ".join(one for one in later.split(", ") if HIDDEN in one)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     events = timing.events_of(optimization, "nonfinite-gradient")
     spread = misplaced_clips.spread(optimization, first)  # then neither the first nor their number is known
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] and not spread else ""
-    operation = (events[0]["text"] or "") if events else ""
+    operation = singular_gradients.named(events)
     operation = operation if unsure else singular_gradients.beside_a_finite_loss(operation)
     misplaced = misplaced_clips.line(optimization)
     singular = _line(optimization, operation) if not overflowed and misplaced is None else None
