@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.splits import redrawn
+from tracelyze.analyzers.computed.splits import redrawn, split_twice
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -24,6 +24,7 @@ def finding(
     part = "All" if percent(share) == percent(1.0) else f"{'At least' if counted else 'About'} {percent(share)} of the"
     split = script_lines.split(process)
     anew = redrawn.at(process, split, process.site(loader.get("site")) if loader else None)
+    twice = split_twice.at(process, split) if anew is None else None
     return Finding(
         rule=rule,
         severity="critical",
@@ -36,9 +37,13 @@ def finding(
         ),
         fix=anew.fix
         if anew is not None
+        else twice.fix
+        if twice is not None
         else "Split once, by sample or by a key that copies of a sample share, before making copies or augmentations.",
         fix_code=""
         if anew is not None
+        else twice.code
+        if twice is not None
         else (
             "# once\n"
             "generator = torch.Generator().manual_seed(0)\n"
@@ -53,7 +58,7 @@ def finding(
             * (not counted),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
-        diff=anew.edit if anew is not None else None,
+        diff=anew.edit if anew is not None else twice.edit if twice is not None else None,
         location=split or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(process.longest) if process.optimizations else [],
