@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence.loss import assignment
+from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.signatures.metrics import Metric
+    from tracelyze.diagnosis import Location
 
 FIX: Final = (
     "Compare completions from before and after that step. Where the reward falls with it, the policy has left what it "
@@ -30,3 +34,9 @@ def said(seen: Metric, begin: int, rises: bool) -> str:
         f"them. By step {begin:,} almost none ended by itself. The reward {'rises' if rises else 'does not rise'} over "
         "the run."
     )
+
+
+def place(process: Process) -> Location | None:
+    """The line to change: what the policy's loss is made of, or the learning rate of a trainer; not the limit."""
+    line, backward = assignment.of_last(process)
+    return framework_arguments.in_place_of(line or backward, process, ("learning_rate",))

@@ -611,9 +611,14 @@ def test_a_collapse_of_the_reward_in_a_trainer_is_changed_at_its_learning_rate(m
 @pytest.mark.parametrize(("first", "lost"), [(0.0, True), (0.3, True), (0.8, False), (1.0, False)])
 def test_completions_that_ended_by_themselves_at_first_had_room(make, first: float, lost: bool) -> None:
     cut = np.r_[np.full(20, first), np.ones(80)]
-    _, _, finding = make.check(
-        "completions-truncated", log(make, np.zeros(200), more=scalars(reward=FLAT, completions__clipped_ratio=cut))
-    )
+    sites = [
+        {"site": 7, "role": "setting", "file": "a.py", "line": 60, "source": "learning_rate=5e-2,"},
+        {"site": 8, "role": "setting", "file": "a.py", "line": 61, "source": "max_completion_length=8,"},
+        {"site": 9, "role": "backward", "file": "a.py", "line": 90, "source": "trainer.train()"},
+    ]
+    curves = scalars(reward=FLAT, completions__clipped_ratio=cut)
+    _, _, finding = make.check("completions-truncated", log(make, np.zeros(200), more=curves, sites=sites))
+    assert finding.location.line == (60 if lost else 61)
     assert ("the limit had room for them" in finding.summary) is lost
     assert ("the model never learned to stop" in finding.summary) is not lost
     assert bool(finding.fix_code) is not lost, "a longer limit is no remedy for an end that was lost"

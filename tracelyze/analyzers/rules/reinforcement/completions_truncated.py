@@ -8,7 +8,6 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence.charts import chart
-from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import lost_ends, metrics
@@ -77,7 +76,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("cut off, in the later half", later, "share", *limits.against("share")),
                 Evidence("column", seen.name),
             ],
-            location=next(filter(None, assignment.of_last(process)), None) if lost else None,
+            location=lost_ends.place(process) if lost else None,
             charts=metrics.picture("Completions", [seen], [Mark(float(begin), "cut off")]),
             false_alarm="A task whose answers all have the full length.",
         )
