@@ -90,3 +90,15 @@ def test_both_calls_are_shown_where_one_may_not_do(make: Any, text: str, planned
     found = finding(make, text, planned, models)
     assert found.diff is None
     assert "model.train() before training continues" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("called", "shown"),
+    [("self.model", "self.model"), ("self.predict", "model"), ("self.net.encode", "model"), ("net", "model")],
+)
+def test_where_nothing_switches_back_the_attribute_that_is_called_has_its_name(make: Any, called: str, shown: str):
+    """A trainer's own evaluate() calls `self.model(...)`; a method, such as `self.predict`, has no eval()."""
+    found = finding(make, EPOCHS.replace("        model.train()\n", "").replace("out = net(x)", f"out = {called}(x)"))
+    assert found.diff is None
+    assert found.fix.startswith(f"Call {shown}.eval() before each validation and {shown}.train() before")
+    assert f"\n{shown}.eval()  # right before" in f"\n{found.fix_code}"

@@ -51,6 +51,7 @@ _HOOK: Final = (
 )
 _HEADS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.If)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_HELD: Final = re.compile(r"self\.(?:\w+_)?(?:model|net|network)")  # not a method, as self.predict, which has no eval()
 NO_GRAD: Final = "with torch.no_grad():"
 
 
@@ -100,7 +101,15 @@ def mode(
     beside = beside_gradients.of(process, seen_at)
     if beside is not None:
         return Mode(beside.fix, beside.call, beside.place, beside.diff)
-    return Mode(FIX, CODE)
+    held = _held_model(process, seen_at)
+    return Mode(FIX.replace("model.", f"{held}."), CODE.replace("model.", f"{held}.")) if held else Mode(FIX, CODE)
+
+
+def _held_model(process: Process, seen_at: Location | None) -> str:
+    """The attribute by which the line calls the model, as `self.model`; empty where it has another name."""
+    own = own_statement.at(process, seen_at)
+    name = another_model.model_of(own.parsed) if own is not None else ""
+    return name if _HELD.fullmatch(name) and not another_model.is_function(process, name) else ""
 
 
 def _restored(process: Process, place: Location, at: int) -> Mode:
