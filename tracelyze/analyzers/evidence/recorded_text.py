@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
 _AROUND: Final = 3  # lines before and after one, as of those that were recorded for themselves
+_TORCH: Final = re.compile(r"(?<![\w.])torch\.")
 WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
 
 
@@ -44,6 +45,11 @@ def of_file(process: Process, file: str) -> dict[int, str]:
         if row["file"] == file:
             found |= dict(enumerate(excerpt.lines, excerpt.first_line))
     return found
+
+
+def names_torch(process: Process, file: str) -> bool:
+    """Whether a recorded line of the file says `torch.`, so that a line which is put there may say it, too."""
+    return any(_TORCH.search(line) for line in of_file(process, file).values())
 
 
 def around(process: Process, location: Location) -> dict[int, str]:

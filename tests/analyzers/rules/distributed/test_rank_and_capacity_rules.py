@@ -364,7 +364,7 @@ def test_ranks_with_data_of_their_own_weigh_them(make, sampler: str, own: bool) 
     finding = make.check("uneven-batches", *named(*ranks))[2]
     assert ("all_reduce(samples)" in finding.fix_code) == own
     assert ("DistributedSampler(dataset" in finding.fix_code) != own
-    assert ("With weights they still differ" in finding.verify) == own
+    assert ("Where you weight the losses, the sizes still differ" in finding.verify) == own
 
 
 def test_a_record_that_was_cut_off_says_nothing_of_the_number_of_batches(make) -> None:

@@ -233,7 +233,7 @@ def test_each_of_several_roots_that_stand_together_is_kept_from_zero(make, first
     finding = make.check("nonfinite-gradients", make.process(steps, sites=rows, events=[event]))[2]
     if added is None:
         assert finding.diff is None
-        assert "Line 4 calls it, too." in finding.fix
+        assert "The same operation stands in line 4, too." in finding.fix
         return
     assert [line.split(" = ")[1] for line in finding.diff.added] == added
     assert finding.location.line == finding.diff.line == 5 - len(added)

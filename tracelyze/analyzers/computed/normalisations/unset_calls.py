@@ -185,7 +185,10 @@ def before_training(process: Process, row: dict[str, Any]) -> bool:
 
 
 def trains(process: Process, row: dict[str, Any]) -> bool:
-    """Whether a call with autograd on is that of a training step: an optimizer holds the model, as far as is known."""
+    """Whether a call is that of a training step: with autograd on, and of a model that an optimizer is known to hold.
+
+    Where it is not known what optimizers hold, autograd says it alone.
+    """
     held = _held(process)
     return bool(row["training"]) and (not held or row["model"] in held)
 
@@ -210,9 +213,9 @@ def of_its_training(finding: Finding, process: Process, row: dict[str, Any]) -> 
     """The finding about such a call with its step as its training counts them, where the process made several."""
     if len(process.trainings) < 2:
         return finding
-    early = before_training(process, row) and not trains(process, row)
-    begun = early or trains(process, row)
-    where = timing.placed(process, [row["step"] if begun else max(0, row["step"] - 1)])
+    in_a_step = trains(process, row)
+    early = before_training(process, row) and not in_a_step
+    where = timing.placed(process, [row["step"] if early or in_a_step else max(0, row["step"] - 1)])
     step, second = (0, None) if early else (where.step, where.second)
     title = re.sub(r" with (.+) that nothing has set$", r" with unset \1", finding.title)  # its name needs room
     return replace(finding, title=title, first_step=step, first_second=second, trainings=[where.name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.order import seeded_loaders
@@ -63,9 +62,7 @@ def _with_generator(process: Process, loader: Mapping[str, Any]) -> Diff | None:
     own = own_statement.at(process, place)
     call = own.only_call("DataLoader") if own is not None else None
     given = {one.arg for one in call.keywords} if call is not None else _ORDERS
-    known = place is not None and any(
-        re.search(r"(?<![\w.])torch\.", one) for one in recorded_text.of_file(process, place.file).values()
-    )
+    known = place is not None and recorded_text.names_torch(process, place.file)
     if not known or None in given or given & _ORDERS or loader.get("sampler") != "RandomSampler":
         return None
     return loader_arguments.with_arguments(process, place, {"generator": _OWN_GENERATOR})

@@ -30,8 +30,8 @@ _WEIGHED: Final = """samples = torch.tensor(float(len(x)), device=x.device)  # o
 torch.distributed.all_reduce(samples)  # and of all ranks
 {loss} = {loss} * len(x) * torch.distributed.get_world_size() / samples  # in front of the backward"""
 _AS_ONE: Final = (
-    "With pooled data, record the run again: all ranks have batches of the same size. With weights they still differ, "
-    "and this is said again; then a step's gradient equals that of one process on all its samples."
+    "Where you pool the data, record the run again: all ranks have batches of the same size. Where you weight the "
+    "losses, the sizes still differ, and this finding comes again: compare a step's gradient with that of one process."
 )
 _SHORTEST: Final = (
     "Have all ranks stop with the shortest one. Each rank has data of its own, of which a DistributedSampler would "

@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.schedules import plateaus, units
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.computed.schedules.planned import lengths_in_batches
+from tracelyze.analyzers.computed.schedules.schedulers import known_rates
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.settings import callers
 from tracelyze.diagnosis import Setting
@@ -53,7 +54,7 @@ def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits)
 
 def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A scheduler whose optimizer never steps while this one, with the same tensors, keeps its rate."""
-    rate = _rates(optimization)
+    rate = known_rates(optimization)
     scheduled = any(row["optimizer"] is not None and row["steps"] for row in schedulers)
     if len(optimization.process.optimizations) != 1 or rate.min() != rate.max() or scheduled:
         return None
@@ -121,7 +122,7 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
 def _milestones_of_epochs(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A MultiStepLR that is stepped per batch and has passed its last milestone after fewer batches than there are
     epochs, early in the training. One whose rate rises is a warm-up, and counts batches."""
-    epochs, rate, count = _epochs(optimization), _rates(optimization), len(optimization.steps)
+    epochs, rate, count = _epochs(optimization), known_rates(optimization), len(optimization.steps)
     rows = [row for row in schedulers if row["name"] == "MultiStepLR" and row["steps"] >= PER_STEP * count]
     passed = np.flatnonzero(np.diff(rate)) + 1
     if len(rows) != 1 or len(rate) < count or (epochs or 0) < FEWEST_EPOCHS or not len(passed) or _rises(rate):
@@ -149,7 +150,7 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
     count = len(optimization.steps)
     if optimization.process.exit.kind != "finished" or len(schedulers) != 1:
         return None
-    row, rate = schedulers[0], _rates(optimization)
+    row, rate = schedulers[0], known_rates(optimization)
     if not 1 < row["steps"] <= count / limits["apart"]:
         return None
     counts_batches = bool(row["horizon"]) and count / ABOUT <= row["horizon"] <= count * ABOUT
@@ -182,18 +183,15 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
 
 def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A warm-up that is stepped with every step and is longer than the training, which came to its end."""
-    rate, count = _rates(optimization), len(optimization.steps)
+    rate, count = known_rates(optimization), len(optimization.steps)
     if optimization.process.exit.kind != "finished" or len(schedulers) != 1 or len(rate) < limits["idle"]:
         return None
     row = schedulers[0]
     climbs = _climbs(rate) and rate[-1] > rate[len(rate) // 2]
     if not climbs or rate[-1] <= 0 or row["steps"] < PER_STEP * count:
         return None
-    reached, takes, each = (
-        _last_rate(optimization),
-        _length_of_warm_up(rate, row),
-        lengths_in_batches.batches_of_a_step(optimization),
-    )
+    reached, takes = _last_rate(optimization), _length_of_warm_up(rate, row)
+    each = lengths_in_batches.batches_of_a_step(optimization)
     of_batches = each > 1 and takes >= ABOUT * count
     if rate[-1] > ALMOST * (row["base_lr"] or 0.0) and not of_batches:
         return None
@@ -228,7 +226,7 @@ def _length_of_warm_up(rate: Floats, row: Row) -> int:
 
 def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
-    epochs, rate, count = _epochs(optimization), _rates(optimization), len(optimization.steps)
+    epochs, rate, count = _epochs(optimization), known_rates(optimization), len(optimization.steps)
     if epochs is None:
         long = count >= limits["idle"] * FEWEST_EPOCHS
     else:
@@ -314,12 +312,6 @@ _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | 
     plateaus.wrong_way,
     plateaus.watches_no_number,
 )
-
-
-def _rates(optimization: Optimization) -> Floats:
-    """The known rates, in the order of the steps."""
-    rate = optimization.steps["lr"]
-    return rate[np.isfinite(rate)]
 
 
 def _is_stepped_in_script(optimization: Optimization, row: Row) -> bool:

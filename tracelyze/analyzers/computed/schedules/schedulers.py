@@ -15,6 +15,7 @@ from tracelyze.diagnosis import Setting
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Diff, Location
 
 Row = dict[str, Any]
@@ -35,6 +36,12 @@ def outer(optimization: Optimization) -> Row | None:
     rows = [row for row in last_rows(optimization.process) if row["optimizer"] == optimization.optimizer]
     alone = [row for row in rows if not row["inner"]]
     return alone[0] if len(alone) == 1 else None
+
+
+def known_rates(optimization: Optimization) -> Floats:
+    """The known rates, in the order of the steps."""
+    rate = optimization.steps["lr"]
+    return rate[np.isfinite(rate)]
 
 
 def small_factor(optimization: Optimization) -> float | None:

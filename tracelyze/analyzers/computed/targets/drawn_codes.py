@@ -12,6 +12,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.targets import alike_in_validation
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.loss.means import summed_divergence
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import number, percent
@@ -46,9 +47,10 @@ def finding(process: Process, optimization: Optimization, rule: str, limits: Lim
             continue
         error = float(np.median([row["value"] for row in late]))
         best = float(np.median([alike_in_validation.variance(row) for row in late]))
+        where = timing.placed(process, [row["step"] for row in late])
         fault = LossFault(
-            title="The code says nothing of its input: the reconstructions are as one answer to everything",
-            summary=f"From step {int(late[0]['step']):,} on the squared error is {number(error)}. The mean of the "
+            title="The latent code says nothing of the input: one answer to everything is as good",
+            summary=f"From step {where.step:,} on the squared error is {number(error)}. The mean of the "
             f"targets, as one answer to everything, comes to about {number(best)}. The reconstructions differ from "
             f"sample to sample by {percent(alike_in_validation.ratio(late))} of what these do, by what the model draws."
             + divergence.why,

@@ -60,7 +60,7 @@ def spread_of_each_sample(process: Process, place: Location) -> str:
 
 
 def _is_of_own(call: ast.Call, known: dict[str, ast.expr]) -> bool:
-    """Whether a spread is taken of what a function that reads one sample has made: `std` of `x.std()`, of all of x."""
+    """Whether this is the spread of all values, as `x.std()`, of an `x` that the function itself has made."""
     held = call.func.value if isinstance(call.func, ast.Attribute) and not call.args and not call.keywords else None
     made = known.get(held.id) if isinstance(held, ast.Name) else None
     read = made is not None and any(isinstance(one, ast.Subscript | ast.Call) for one in ast.walk(made))

@@ -55,8 +55,8 @@ _OF_EQUALS: Final = (
     "epsilon. If that is not it, values are missing before: fill them, or leave such samples out."
 )
 _OF_SOME_EQUALS: Final = (
-    "Line {0.line} divides by each sample's own {1}, which is 0 where all values that it is taken of are {2}, and its "
-    "other values become infinite. Leave such samples out, or divide by no less than the least {1} that your "
+    "Line {0.line} divides by each sample's own {1}, which is 0 where all values that it is taken of are {2}: the "
+    "quotients are NaN or infinite then. Leave such samples out, or divide by no less than the least {1} that your "
     "data can have: an epsilon would make these values huge. If that is not it, values are missing before."
 )
 _LEAST: Final = "# in place of 1e-6, the least value above 0 that your data can have\n"
@@ -141,7 +141,7 @@ def _predictions_bounded(evaluation: Location, own: OwnStatement, taken: list[as
     if not predicted or not own.is_whole:
         return ""
     text = own.parsed.with_parts({one: f"{own.parsed.text_of(one)}.clamp_min(0)" for one in predicted})
-    return f"# 0: the least value of a count or a price\n{own.dedented(text)}"
+    return f"# 0, if that is the least value that can be predicted, as of a count or a price\n{own.dedented(text)}"
 
 
 def _taken(call: ast.Call) -> ast.expr | None:

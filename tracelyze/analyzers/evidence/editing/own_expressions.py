@@ -21,7 +21,6 @@ _NEW_ORDER: Final = "order = torch.randperm(len(x))  # anew for every epoch, bef
 _MASK: Final = r"\w[\w.]*?(?:\[[^\]]*\])?(?:\.unsqueeze\([-\d]+\))*"
 _CAST: Final = r"\.(?:to|type_as|type)\([\w. ]+\)|\.(?:float|half|bfloat16|double|int|long)\(\)"
 _CONDITION: Final = re.compile(r"if [\w. ]+:")
-_TORCH: Final = re.compile(r"(?<![\w.])torch\.")
 
 
 def seeded_by_torch(place: Location | None) -> str | None:
@@ -64,7 +63,7 @@ def mask_before_softmax(process: Process, softmax: Location | None) -> Diff | No
     scores = call.args[0] if by_function and call.args else holder
     if not isinstance(scores, ast.Name) or lines.get(softmax.line, "").strip() != softmax.source:
         return None
-    known = any(_TORCH.search(one) for one in recorded_text.of_file(process, softmax.file).values())
+    known = recorded_text.names_torch(process, softmax.file)
     lowest = f"torch.finfo({scores.id}.dtype).min" if known else 'float("-inf")'
     weights = re.escape(made.text_of(statement.targets[0]))
     for number in range(softmax.line + 1, softmax.line + 4):

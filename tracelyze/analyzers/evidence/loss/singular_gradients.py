@@ -79,7 +79,7 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
 def _also(lines: list[int]) -> str:
     """A sentence on the other lines that hold the operation."""
     named = listed(list(map(str, lines)), len(lines))
-    return f"Line{'s' * (len(lines) > 1)} {named} call{'s' * (len(lines) == 1)} it, too."
+    return f"The same operation stands in line{'s' * (len(lines) > 1)} {named}, too."
 
 
 def beside_a_finite_loss(operations: str) -> str:

@@ -23,7 +23,9 @@ _FREEZE_FIRST: Final = (
     "then make the optimizer; or switch them on again behind the lines that freeze."
 )
 _TRAINABLE_NOW: Final = "print([name for name, p in model.named_parameters() if p.requires_grad])  # trainable now"
-_WRAPS: Final = " Line {line} calls get_peft_model after the optimizer was made: it freezes the weights of before."
+_WRAPS: Final = (
+    " Line {line} calls get_peft_model after the optimizer was made: that freezes the weights which it holds."
+)
 _MAKE_BELOW: Final = (
     "Make the optimizer (line {made}), and what is made of it, below line {line}, of the parameters that require a "
     "gradient there."

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.computed.schedules.planned import epoch_loops
+from tracelyze.analyzers.computed.schedules.schedulers import known_rates
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.formatting import number, percent, plural
 
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 ABOUT: Final = 1.25  # the last, short window of each epoch is stepped or left out
 PER_STEP: Final = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
 ALMOST: Final = 0.2  # of the highest rate: a schedule that ends there has come to its end
-TOTAL: Final = ("OneCycleLR", "OneCycle")  # of which stops-short speaks
+TOTAL: Final = ("OneCycleLR", "OneCycle")  # the rule stops-short judges these
 _LENGTHS: Final = ("num_training_steps", "T_max", "total_iters", "total_steps")
 _PARTS: Final = re.compile(r"accum", re.IGNORECASE)
 
 
 def mismatch(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """Of a training that came to its end, and whose validation was not about to become worse."""
-    rate, count, each = _rates(optimization), len(optimization.steps), batches_of_a_step(optimization)
+    rate, count, each = known_rates(optimization), len(optimization.steps), batches_of_a_step(optimization)
     if optimization.process.exit.kind != "finished" or len(schedulers) != 1 or len(rate) < limits["steps"]:
         return None
     row = schedulers[0]
@@ -66,11 +67,6 @@ def batches_of_a_step(optimization: Optimization) -> int:
     """How many backwards the median step accumulates; 1 where that is not known."""
     parts = optimization.steps["backwards"]
     return int(np.median(parts[np.isfinite(parts)])) if np.isfinite(parts).any() else 1
-
-
-def _rates(optimization: Optimization) -> np.ndarray:
-    rate = optimization.steps["lr"]
-    return rate[np.isfinite(rate)]
 
 
 def _without_factor(own: OwnStatement | None) -> tuple[Diff | None, str]:

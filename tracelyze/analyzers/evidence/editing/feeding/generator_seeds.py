@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits, recorded_text
@@ -61,15 +60,11 @@ def in_each_worker(process: Process, generators: Iterable[str]) -> str:
 def in_place(process: Process, seeds: Location | None, generators: Iterable[str]) -> Diff | None:
     """The seeds that a worker_init_fn of the script gives these generators, each made the worker's own; None where one
     of them is not seeded in one line, or the file may not know torch."""
-    if seeds is None or not any(re.search(r"(?<![\w.])torch\.", one) for one in _of_file(process, seeds)):
+    if seeds is None or not recorded_text.names_torch(process, seeds.file):
         return None
     parts = [_own_seed(process, seeds, one) for one in generators]
     known = sorted((one for one in parts if one is not None), key=lambda one: one.line)
     return edits.together(process, seeds, known) if parts and len(known) == len(parts) else None
-
-
-def _of_file(process: Process, place: Location) -> Iterable[str]:
-    return recorded_text.of_file(process, place.file).values()
 
 
 def _own_seed(process: Process, seeds: Location, generator: str) -> Diff | None:
