@@ -132,7 +132,7 @@ RULE = Rule(
     about="Each backward adds to the gradients. To match one large batch, divide each micro-batch's mean loss by "
     "their number, once.",
     check=check,
-    verify="Record the run again: each loss is divided by the number of micro-batches, once.",
+    verify="Record the run again: each loss is divided once, by the micro-batches of a step or by what they all hold.",
     absent="The run does not accumulate gradients.",
     needs=(
         ("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),
