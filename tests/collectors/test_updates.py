@@ -89,8 +89,44 @@ def test_what_is_recorded_is_what_the_averages_say_and_no_bit_of_the_training_ch
 
 
 @pytest.mark.parametrize("how", ["momentum", "rmsprop_momentum", "adadelta", "adamax"])
-def test_optimizers_without_such_averages_leave_no_row_and_cost_nothing(collect: Collect, how: str) -> None:
+def test_optimizers_without_such_averages_leave_no_row(collect: Collect, how: str) -> None:
     command = (sys.executable, "-c", LOOP, how)
     one = collect(*command)
     assert one.process.stdout == run_plain(*command).stdout
     assert not len(one.run.processes[0].tables["updates"])
+
+
+SEVERAL = """
+import torch
+from torch import nn
+
+
+def train(steps):
+    torch.manual_seed(0)
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(steps):
+        loss = model(torch.randn(16, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+print([train(steps) for steps in (130, 5, 4)])
+"""
+
+
+def test_the_last_steps_of_an_optimizer_are_recorded_though_it_is_gone_before_the_program_ends(
+    collect: Collect,
+) -> None:
+    command = (sys.executable, "-c", SEVERAL)
+    one = collect(*command)
+    assert one.process.stdout == run_plain(*command).stdout
+    steps: dict[float, list[float]] = {}
+    for row in one.run.processes[0].tables["updates"].records():
+        steps.setdefault(row["optimizer"], []).append(row["step"])
+    first, *others = steps.values()
+    assert first[:99] == [*range(1, 100)]
+    assert first[-1] > 120
+    assert others == [[1, 2, 3, 4, 5], [1, 2, 3, 4]]

@@ -68,8 +68,9 @@ class Updates(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._pending = PendingRows(context.emit, "updates")
-        # Gone with the optimizer. A number instead of a sample: the step after which to look for one.
+        # By optimizer, until that is gone. A number instead of a sample: the step after which to look for one.
         self._samples: weakref.WeakKeyDictionary[Tracked, _Sample | float] = weakref.WeakKeyDictionary()
+        self._uncomputed: dict[int, _Sample] = {}  # by number: those with rows, also of optimizers that are gone
         self._numbers = self._rows = 0
 
     def first_step(self, tracked: Tracked) -> None:
@@ -90,9 +91,8 @@ class Updates(Signal):
         return ()
 
     def finished(self) -> None:
-        for sample in list(self._samples.values()):
-            if isinstance(sample, _Sample):
-                self._compute(sample)
+        for sample in list(self._uncomputed.values()):
+            self._compute(sample)
         self._pending.release(wait=True)
 
     def _look(self, tracked: Tracked, time: float) -> None:
@@ -100,6 +100,7 @@ class Updates(Signal):
         if not isinstance(sample, _Sample):
             if sample is not None and tracked.count < sample:
                 return
+            self._compute_what_is_left()
             sample = self._samples[tracked] = self._choose(tracked)
             if not isinstance(sample, _Sample):
                 return
@@ -111,6 +112,7 @@ class Updates(Signal):
                 return
             row = {"time": time, "step": tracked.count, "optimizer": tracked.index, "sample": sample.number}
             sample.rows.append({**row, "own_step": own if own >= 0 else None})
+            self._uncomputed[sample.number] = sample
             self._rows += 1
             if len(sample.rows) == HELD or time - sample.rows[0]["time"] > LONGEST:
                 self._compute(sample)
@@ -162,7 +164,14 @@ class Updates(Signal):
         self._numbers += 1
         return _Sample(torch, self._numbers, places, device, eps)
 
+    def _compute_what_is_left(self) -> None:
+        """What optimizers have left that are gone, as one has that a function made for each of several trainings."""
+        living = list(self._samples.values())
+        for sample in [one for one in self._uncomputed.values() if one not in living]:
+            self._compute(sample)
+
     def _compute(self, sample: _Sample) -> None:
+        self._uncomputed.pop(sample.number, None)
         rows, sample.rows = sample.rows, []
         if not rows or not may_compute(self.torch, sample.table.is_cuda):
             return
