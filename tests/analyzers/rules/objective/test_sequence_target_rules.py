@@ -251,6 +251,15 @@ def test_a_layer_that_is_batch_first_needs_no_note_of_its_sizes(make, told: str)
     assert ("size(0) without batch_first" in example) == (told != "batch_first=True")
 
 
+def test_batch_first_of_an_lstm_says_nothing_of_the_layer_that_attends(make) -> None:
+    made = {"site": 7, "role": "setting", "file": "train.py", "line": 9, "function": "__init__", "excerpt_line": 9}
+    made |= {"source": "layer = nn.TransformerEncoderLayer(48, 4)"}
+    made |= {"excerpt": f"{made['source']}\nself.reader = nn.LSTM(48, 48, batch_first=True)"}
+    sites = [*attends("attending-layer", "h = self.body(h)"), made]
+    process = make.process(sites=sites, more={"loss_calls": calls(**LEAKING), "modules": ENCODER})
+    assert "# size(0) without batch_first" in make.check(COPY, process)[2].fix_code
+
+
 def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_loss(make) -> None:
     losses = [3.0 * 0.98**step for step in range(400)]
     rows = calls(20, **COPIED)

@@ -20,7 +20,10 @@ _FUSED: Final = "scaled_dot_product_attention"
 _CALL: Final = re.compile(
     r"(?P<before>.*?self\.(?P<name>\w+)\()(?P<given>(?P<first>[A-Za-z_]\w*)(?:, [\w.=]+)*)(?P<after>\).*)"
 )
-_BATCH_FIRST: Final = re.compile(r"\bbatch_first\s*=\s*(\w+)")
+_MAKES: Final = re.compile(  # a layer that attends: others, as an LSTM, have a batch_first of their own
+    r"^(?!\s*class\b).*\b(?:TransformerEncoderLayer|TransformerDecoderLayer|MultiheadAttention|Transformer)\("
+)
+_BATCH_FIRST: Final = re.compile(r"\bbatch_first\s*=\s*True\b")
 _CALL_FUSED: Final = re.compile(rf"(?P<before>.*{_FUSED}\()(?P<given>[\w., =]+)(?P<after>\).*)")
 _ARGUMENTS: Final = {  # by the layer's class, how its call takes the mask
     "TransformerEncoder": "mask=mask, is_causal=True",
@@ -93,5 +96,6 @@ def _of_a_statement(process: Process, line: Location) -> str:
 def _mask_of(process: Process, given: str) -> str:
     """The line that makes the mask for what the layer is given; of a layer that may not be batch_first, with a note."""
     made = f"mask = nn.Transformer.generate_square_subsequent_mask({given}.size(1), device={given}.device)\n"
-    told = [one for text in recorded_text.everything(process) for one in _BATCH_FIRST.findall(text)]
-    return made if told and set(told) == {"True"} else f"# size(0) without batch_first\n{made}"
+    layers = [own_statement.at(process, one) for one in recorded_text.matching(process, _MAKES)]
+    known = layers and all(one is not None and _BATCH_FIRST.search(one.text) for one in layers)
+    return made if known else f"# size(0) without batch_first\n{made}"
