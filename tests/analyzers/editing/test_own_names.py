@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.gradients import nonfinite_remedy
 from tracelyze.analyzers.evidence.editing import own_names, trainer_examples
-from tracelyze.analyzers.rules.nonfinite import loss_nonfinite
 from tracelyze.diagnosis import Location
 
 EPOCHS = """\
@@ -371,7 +371,7 @@ def test_what_no_optimizer_holds_is_in_none_of_the_parts_that_it_was_given(
 def test_a_trainer_stops_at_a_loss_that_is_not_finite_without_a_backward_of_the_scripts(make, line, first) -> None:
     """A second backward would raise: the trainer makes its own."""
     process = make.process(sites=[site(1, "step", 3, line, "main", line)])
-    code = trainer_examples.in_example(loss_nonfinite.FIX_CODE, process)
+    code = trainer_examples.in_example(nonfinite_remedy.FIX_CODE, process)
     assert code.startswith(first)
     assert ("loss.backward()" in code) == line.startswith("optimizer")
     assert "error_if_nonfinite=True" in code

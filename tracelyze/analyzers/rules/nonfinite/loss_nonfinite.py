@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients.explosions import exponentials
+from tracelyze.analyzers.computed.gradients import nonfinite_remedy
 from tracelyze.analyzers.computed.optimization import given_up
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.datasets.lone import lone_samples
-from tracelyze.analyzers.evidence.loss import afterwards, broken_operation, singular_gradients
-from tracelyze.analyzers.evidence.loss.outside import lone_roots
+from tracelyze.analyzers.evidence.loss import afterwards
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -22,18 +20,6 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-
-BLEW_UP = "Lower or warm up the learning rate, or clip gradients, and stop at the first loss that is not finite."
-FIX = (
-    "Stop where it begins: at a loss that is not finite (log(0), division by zero, an empty mask, a bad sample), or at "
-    "a gradient that is not (of sqrt(0), say), which spoils the weights, and the loss one step later."
-)
-FIX_CODE = (
-    'if not torch.isfinite(loss):\n    torch.save((inputs, targets), "bad_batch.pt")\n'
-    '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")\nloss.backward()\n'
-    "# raises at a gradient that is NaN or Inf, and changes no other:\n"
-    "torch.nn.utils.clip_grad_norm_(\n    model.parameters(), 1e30, error_if_nonfinite=True\n)"
-)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -54,7 +40,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     first = int(np.argmax(bad))
     what = "NaN" if hidden or np.isnan(steps["loss"][first]) else "Inf"
     later = steps.known("loss") & np.isfinite(steps["loss"]) & ~bad & (np.arange(len(bad)) > first)
-    begin, among_all = timing.step_at(optimization, first), timing.step_of_process(optimization, first)
+    begin = timing.step_at(optimization, first)
     total = int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
@@ -69,24 +55,17 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     else:
         harm += afterwards.said(optimization, bad, later, limits["recovered"])
     affected = bad if since is None else np.arange(len(bad)) >= since
-    process, zeroed = optimization.process, hidden_nan.zeroed(optimization.process)
+    zeroed = hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
-    fix, code = broken_operation.fix(process, among_all) or (FIX, FIX_CODE)
-    place, blew_up = broken_operation.line(process, among_all), re.search("blew up|learning rate rose", before)
-    spoiled = singular_gradients.spoiled(process, among_all) if not blew_up else None
-    spoiled = spoiled or lone_samples.of(optimization, first, among_all) or lone_roots.of(process, among_all)
-    if (exponential := exponentials.broken(optimization, place, among_all)) is not None:
-        fix, code = exponential.fix, exponential.code
-    if spoiled:
-        before, fix, code, place = f"{before} {spoiled.told}", spoiled.fix, spoiled.code or code, spoiled.place or place
+    remedy = nonfinite_remedy.remedy(optimization, first, re.search("blew up|learning rate rose", before) is not None)
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="likely" if hidden and zeroed else "certain",
         title=f"The loss{timing.name_of(optimization)} {told} {when} step {begin:,}",
-        summary=f"{before} {harm}",
-        fix=BLEW_UP if blew_up else fix,
-        fix_code=code,
+        summary=f"{before}{remedy.why} {harm}",
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -98,9 +77,9 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=place or optimization.loss_location,
+        location=remedy.place or optimization.loss_location,
         seen_at=optimization.loss_location,
-        diff=spoiled.diff if spoiled else None,
+        diff=remedy.diff,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never used for a step, is harmless.",
     )
@@ -119,8 +98,8 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
         confidence="certain" if found.sure else "likely",
         title=found.title,
         summary=found.told,
-        fix=FIX,
-        fix_code=FIX_CODE,
+        fix=nonfinite_remedy.FIX,
+        fix_code=nonfinite_remedy.FIX_CODE,
         first_step=found.begin,
         evidence=[Evidence("losses that were given up", len(rows), "losses", 0, "every loss is a number")],
         location=process.location("loss") or optimization.loss_location,

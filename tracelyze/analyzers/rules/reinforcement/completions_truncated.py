@@ -8,33 +8,14 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence.charts import chart
-from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import lost_ends, metrics
+from tracelyze.analyzers.signatures import lost_ends, metrics, short_limits
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # above the present limit"
-TWICE = "max_completion_length={twice},  # {now} by now: the longest answer has to fit, with its end symbol"
-STAYS = (
-    "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not rise. "
-    "The limit is too short for the task, or the model never learned to stop: a masked end symbol, or a template that "
-    "it does not know."
-)
-RISES = (
-    "Almost no completion ends by itself. The reward rises anyway: either all answers in this task have the full "
-    "length, or what is rewarded comes before the end, and the model does not learn to stop there."
-)
-EARNED = (
-    "Nearly no completion ends by itself. The reward rises, and yet {names} gave 0 in most later logs: what that "
-    "rewards comes after the limit, or the model hardly ever reaches it."
-)
-FIX = (
-    "Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out of the loss."
-)
 _ABSENT = "The run logged no completions, and no loss was seen of sequences that end symbols mask"
 
 
@@ -58,29 +39,31 @@ def check(process: Process, limits: Limits) -> Outcome:
     never = metrics.never_earned(process, limits["values"]) if rises else []
     over = seen.values >= limits["share"]
     begin = int(seen.steps[int(np.argmax(over))])
-    now, lost = framework_arguments.number_of(process, "max_completion_length"), lost_ends.lost(seen, limits)
+    if lost_ends.lost(seen, limits):
+        summary, fix, code, place = lost_ends.said(seen, begin, rises), lost_ends.FIX, "", lost_ends.place(process)
+    else:
+        summary, fix, place = short_limits.said(rises, never), short_limits.FIX, None
+        code = short_limits.example(process, seen)
     return [
         Finding(
             rule=RULE.id,
             severity="info" if rises and not never else "warning",
             confidence="possible" if rises else "likely",
             title=f"{percent(later)} of the completions are cut off at the length limit",
-            summary=lost_ends.said(seen, begin, rises) if lost else
-            EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
-            fix=lost_ends.FIX if lost else FIX,
-            fix_code="" if lost else TWICE.format(now=now, twice=2 * now) if now else
-            OF_TRL if metrics.is_of_trl(process, seen) else "",
+            summary=summary,
+            fix=fix,
+            fix_code=code,
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
                 Evidence("cut off, in the later half", later, "share", *limits.against("share")),
                 Evidence("column", seen.name),
             ],
-            location=lost_ends.place(process) if lost else None,
+            location=place,
             charts=metrics.picture("Completions", [seen], [Mark(float(begin), "cut off")]),
             false_alarm="A task whose answers all have the full length.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _by_masks(process: Process, limits: Limits) -> Outcome:
