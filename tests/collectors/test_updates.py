@@ -130,3 +130,48 @@ def test_the_last_steps_of_an_optimizer_are_recorded_though_it_is_gone_before_th
     assert first[:99] == [*range(1, 100)]
     assert first[-1] > 120
     assert others == [[1, 2, 3, 4, 5], [1, 2, 3, 4]]
+
+
+ELSEWHERE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {"lr": 1e-3})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["m"], state["v"] = torch.zeros(p.shape), torch.zeros(p.shape)
+            state["m"].lerp_(p.grad, 0.1)
+            state["v"].lerp_(p.grad.square(), 0.01)
+            p.sub_(1e-3 * state["m"] / (state["v"].sqrt() + 1e-8))
+
+
+model = nn.Linear(8, 4, bias=False)
+model.weight.data = model.weight.data.t().contiguous().t()  # in another order than the averages
+optimizer = Own(model.parameters())
+for step in range(1, 201):
+    if step == 70:
+        model.weight.data = model.weight.data.contiguous()
+    loss = model(torch.randn(16, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+def test_an_optimizer_that_holds_nothing_of_the_kind_is_asked_less_and_less_often(collect: Collect) -> None:
+    """After 1, 33, 66 and 132 of its steps: each time all of its parameters are gone through."""
+    command = (sys.executable, "-c", ELSEWHERE)
+    one = collect(*command)
+    assert one.process.stdout == run_plain(*command).stdout
+    steps = [row["step"] for row in one.run.processes[0].tables["updates"].records()]
+    assert 132 <= steps[0] <= 136
+    assert steps[-1] > 190

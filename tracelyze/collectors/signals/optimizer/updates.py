@@ -22,7 +22,7 @@ TENSORS = 2  # the largest that an optimizer holds
 ELEMENTS = 96  # of each
 HELD = 32  # steps whose numbers are computed at once
 LONGEST = 5.0  # seconds: a program that is killed loses what waits
-RETRIED_AFTER = 32  # steps, where an optimizer held nothing of the kind
+RETRIED_AFTER = 32  # steps, where an optimizer held nothing of the kind; later as many as it has made
 MAX_ROWS = 500_000
 KNOWN: Final = (("exp_avg", "max_exp_avg_sq"), ("exp_avg", "exp_avg_sq"), (None, "square_avg"))
 """Names of m and v in the state of torch's optimizers; RMSprop has no m, so it takes the gradient."""
@@ -159,8 +159,8 @@ class Updates(Signal):
                 places.append(_Place(weakref.ref(parameter), *names, tuple(few.shape), few.stride()))
             if len(places) == TENSORS:
                 break
-        if not places:
-            return tracked.count + RETRIED_AFTER
+        if not places:  # It goes through all parameters, and some hold nothing of the kind ever (DTensors).
+            return tracked.count + max(RETRIED_AFTER, tracked.count)
         self._numbers += 1
         return _Sample(torch, self._numbers, places, device, eps)
 
