@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.signatures.metrics import Metric
 
 OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # above the present limit"
-TWICE = "max_completion_length={twice},  # {now} by now: the longest answer has to fit, with its end symbol"
+TWICE = "max_completion_length={twice},  # {now} today: the longest answer has to fit, with its end symbol"
 STAYS = (
     "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not rise. "
     "The limit is too short for the task, or the model never learned to stop: a masked end symbol, or a template that "

@@ -56,4 +56,5 @@ def remedy(optimization: Optimization) -> tuple[str, str]:
     near = [one for one in _lines(optimization) if one.file_function == first.file_function]
     near = sorted((one for one in near if abs(one.line - first.line) <= _TOGETHER), key=lambda one: one.line)
     text = "\n".join(one.source.strip() for one in near)
-    return f"{_FIX} Line {first.line} empties them.", f"{text}\n{count}  # beside that, for each state"
+    does = "empties" if re.search(_EMPTIES, first.source) else "seems to empty"  # another state may have such a name
+    return f"{_FIX} Line {first.line} {does} them.", f"{text}\n{count}  # beside that, for each state"
