@@ -21,6 +21,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     judged = [one for one in process.optimizations if emptied_averages.decays(one) is not None]
     judged = [one for one in judged if emptied_averages.measured(one)]
     if not judged:
+        if len(process.tables["updates"]):
+            return Skipped("updates were measured, but not with one decay and a count of steps that is not on a device")
         return Skipped("no update of an optimizer like Adam was measured", "not-applicable")
     found = [(one, times) for one in judged if (times := emptied_averages.of(one, limits))]
     harmful = [(one, times) for one, times in found if max(each.harm for each in times) >= limits["harm"]]

@@ -73,9 +73,9 @@ def decays(optimization: Optimization) -> tuple[float, float] | None:
 
 
 def measured(optimization: Optimization) -> int:
-    """How many of its updates were measured."""
+    """How many of its updates were measured of which it is known how many steps it had counted."""
     table = optimization.process.tables["updates"]
-    return int((table["optimizer"] == optimization.optimizer).sum())
+    return int(((table["optimizer"] == optimization.optimizer) & np.isfinite(table["own_step"])).sum())
 
 
 def of(optimization: Optimization, limits: Limits) -> list[Emptied]:
