@@ -113,3 +113,10 @@ def multiple(series: Series, losses: Floats, spread: float) -> Match | None:
             if np.isfinite(ratios).all() and usual > 0 and float(np.ptp(ratios)) <= spread * usual:
                 return Match(kind, usual, float(np.ptp(ratios)) / usual)
     return None
+
+
+def micro_batches(process: Process, match: Match, spread: float) -> int:
+    """The number of micro-batches of a step, where the logged loss is smaller than the mean by just that; else 0."""
+    backwards = process.longest.steps["backwards"]
+    parts = float(np.median(backwards)) if len(backwards) else 0.0
+    return int(parts) if parts > 1 and abs(match.factor * parts - 1) <= spread else 0

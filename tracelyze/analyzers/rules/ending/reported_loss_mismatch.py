@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers.computed.optimization import reports, style
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.loss.means import by_samples, collected, running
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -77,56 +76,54 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
             "last": f"{times} times the loss of its step",
         }[match.kind]
     )
-    stale = match.kind in SUMS
-    parts = _divided_by(process, match, limits["spread"])
-    reset = running.reset(process, match.kind == "epochs")
-    own = collected.divided(process, process.longest.loss_location) if parts else None
-    counted = by_samples.of(process.longest, match.factor)
+    remedy = _remedy(process, match, limits["spread"])
     return Finding(
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"The logged {series.name} is " + (f"a sum that is {title}" if stale else f"{times} times the loss"),
+        title=f"The logged {series.name} is " + (f"a sum that is {title}" if sums else f"{times} times the loss"),
         summary=(
             f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. "
             "Training itself is not affected, but this curve cannot be compared with other runs, batch sizes or "
-            "logging intervals." + (DIVIDED.format(parts=parts) if parts else counted.said * (not stale))
+            f"logging intervals.{remedy.why}"
         ),
-        fix=reset.fix if stale else TAKE_BACK.format(parts=parts) if parts else counted.fix,
-        fix_code=reset.code
-        if stale
-        else own.code
-        if own
-        else f"losses.append(loss.item() * {parts})  # where the divided loss is collected"
-        if parts
-        else counted.code,
-        diff=own.diff if own else None,
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
-            Evidence(compared, match.factor) if stale else _times(match.factor, limits),
+            Evidence(compared, match.factor) if sums else _times(match.factor, limits),
             Evidence("spread of that factor", match.spread, "share", *limits.against("spread"), role="basis"),
             Evidence("values logged", len(series.values), "", *limits.against("values"), role="basis"),
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],
-        location=(own.place if own else None) or reset.place or process.longest.loss_location,
+        location=remedy.place or process.longest.loss_location,
         seen_at=process.longest.loss_location,
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
     )
 
 
+def _remedy(process: Process, match: Match, spread: float) -> Remedy:
+    reset = running.reset(process, match.kind == "epochs")
+    if match.kind in SUMS:
+        return Remedy(reset.fix, reset.code, reset.place)
+    if parts := reports.micro_batches(process, match, spread):
+        why, fix = DIVIDED.format(parts=parts), TAKE_BACK.format(parts=parts)
+        own = collected.divided(process, process.longest.loss_location)
+        if own is not None:
+            return Remedy(fix, own.code, own.place, own.diff, why)
+        code = f"losses.append(loss.item() * {parts})  # where the divided loss is collected"
+        return Remedy(fix, code, reset.place, why=why)
+    counted = by_samples.of(process.longest, match.factor)
+    return Remedy(counted.fix, counted.code, reset.place, why=counted.said)
+
+
 def _times(factor: float, limits: Limits) -> Evidence:
     name, times = ("logged over measured loss", factor) if factor >= 1 else ("measured over logged loss", 1 / factor)
     return Evidence(name, times, "times", *limits.against("factor"))
-
-
-def _divided_by(process: Process, match: Match, spread: float) -> int:
-    """The number of micro-batches of a step, where the logged loss is smaller than the mean by just that; else 0."""
-    backwards = process.longest.steps["backwards"]
-    parts = float(np.median(backwards)) if len(backwards) else 0.0
-    return int(parts) if match.kind not in SUMS and parts > 1 and abs(match.factor * parts - 1) <= spread else 0
 
 
 RULE = Rule(
