@@ -40,7 +40,7 @@ def _finding(optimization: Optimization, times: list[Emptied], limits: Limits) -
     steps = [one.step for one in times]
     exactly = worst.step == worst.after + 1
     when = f"at step {worst.step:,}" if exactly else f"between its steps {worst.after:,} and {worst.step:,}"
-    again = f" It happened {plural(len(times), 'time')}, by steps {listed(steps, most=8)}." if len(times) > 1 else ""
+    again = f" Seen {plural(len(times), 'time')}: by steps {listed(steps, most=8)}." if len(times) > 1 else ""
     before, behind = worst.losses or (0.0, 0.0)
     fix, code = emptied_states.remedy(optimization)
     return Finding(
@@ -49,13 +49,12 @@ def _finding(optimization: Optimization, times: list[Emptied], limits: Limits) -
         confidence="certain",
         title=f"Updates leap to {number(worst.times)} times their size: {name}'s averages are emptied mid-run",
         summary=(
-            f"Something emptied the averages of {name}{timing.name_of(optimization)} {when}, but not its count of "
-            f"steps, which stood at {worst.counted:,.0f}. Its average of squared gradients, whose root it divides by, "
-            f"fell to {percent(worst.fell)} of its size in {plural(worst.step - worst.after, 'step')}, which its decay "
-            f"alone cannot do. Averages that begin at zero are too small, and {name} corrects that by the count, as "
-            "long as the count is small. So its updates became "
-            f"{number(worst.times)} times as large as usual, with gradients {number(worst.gradient)} times the usual "
-            f"size, and the loss went from {number(before)} to {number(behind)}, medians before and behind.{again}"
+            f"The averages of {name}{timing.name_of(optimization)} were emptied {when}, while its count of steps went "
+            f"on ({worst.counted:,.0f}). {name[:1].upper()}{name[1:]} corrects averages that begin at zero only while "
+            f"the count is small, so its updates became {number(worst.times)} times as large as usual, with gradients "
+            f"{number(worst.gradient)} times as large. The median loss went from {number(before)} to {number(behind)}. "
+            f"The root of the average of squared gradients fell to {percent(worst.fell)} in "
+            f"{plural(worst.step - worst.after, 'step')}, which its decay alone cannot do.{again}"
         ),
         fix=fix,
         fix_code=code,
