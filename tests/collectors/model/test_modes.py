@@ -44,7 +44,7 @@ def test_what_is_seen(collect: Any, how: str, expected: dict[str, str]) -> None:
     validated = [rule for rule in RULES if how != "hooks" or rule in ("train-override-bypassed", "direct-forward-call")]
     assert all(answers[rule] in ("passed", "fired") for rule in validated if rule != "unset-running-state")
     if how == "hooks":
-        assert "its hook, a lambda (line 75): what that does" in diagnosis.findings[0].summary
+        assert "its hook, a lambda (line 75): it runs only" in diagnosis.findings[0].summary
     if how == "override late":
         (finding,) = diagnosis.findings
         assert finding.last_step == 20, "the first epoch"

@@ -21,6 +21,7 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may
 TENSORS = 2  # the largest that an optimizer holds
 ELEMENTS = 96  # of each
 HELD = 32  # steps whose numbers are computed at once
+BYTES = 4  # of a float32
 LONGEST = 5.0  # seconds: a program that is killed loses what waits
 RETRIED_AFTER = 32  # steps, where an optimizer held nothing of the kind; later as many as it has made
 MAX_ROWS = 500_000
@@ -41,15 +42,33 @@ class _Place(NamedTuple):
     stride: tuple[int, ...]
 
 
+class _Waiting:
+    """Steps whose numbers are not computed yet. On a CPU what was copied of them lies in plain memory: it outlives the
+    optimizer, and no tensor of a training that is over stays alive for it."""
+
+    def __init__(self, number: int, elements: int, eps: float, on_cpu: bool) -> None:
+        self.number, self.elements, self.eps = number, elements, eps
+        self.rows: list[Row] = []
+        self._memory = bytearray(BYTES * HELD * 3 * elements) if on_cpu else None
+
+    def table(self, torch: Any) -> Any:
+        """Shape [HELD, 3 * elements], over that memory; None on another device."""
+        if self._memory is None:
+            return None
+        return torch.frombuffer(self._memory, dtype=torch.float32).view(HELD, 3 * self.elements)
+
+
 class _Sample:
-    """The elements of one optimizer that are copied, and what waits to be computed of them. Holds no tensor of it."""
+    """The elements of one optimizer that are copied, and where to. Holds no tensor of it, and is gone with it."""
 
     def __init__(self, torch: Any, number: int, places: list[_Place], device: Any, eps: float) -> None:
-        self.number, self.places, self.eps = number, places, eps
-        self.elements = sum(place.size[0] for place in places)
-        self.table = torch.empty((HELD, 3 * self.elements), dtype=torch.float32, device=device)
+        self.places = places
+        elements = sum(place.size[0] for place in places)
+        self.waiting = _Waiting(number, elements, eps, device.type == "cpu")
+        self.table = self.waiting.table(torch)
+        if self.table is None:
+            self.table = torch.empty((HELD, 3 * elements), dtype=torch.float32, device=device)
         self.lines = list(self.table.unbind(0))
-        self.rows: list[Row] = []
 
 
 class Updates(Signal):
@@ -70,7 +89,7 @@ class Updates(Signal):
         self._pending = PendingRows(context.emit, "updates")
         # By optimizer, until that is gone. A number instead of a sample: the step after which to look for one.
         self._samples: weakref.WeakKeyDictionary[Tracked, _Sample | float] = weakref.WeakKeyDictionary()
-        self._uncomputed: dict[int, _Sample] = {}  # by number: those with rows, also of optimizers that are gone
+        self._uncomputed: dict[int, _Waiting] = {}  # by number of the sample, also of optimizers that are gone
         self._numbers = self._rows = 0
 
     def first_step(self, tracked: Tracked) -> None:
@@ -91,8 +110,9 @@ class Updates(Signal):
         return ()
 
     def finished(self) -> None:
-        for sample in list(self._uncomputed.values()):
-            self._compute(sample)
+        self._compute_what_is_left()
+        for sample in self._living():
+            self._compute(sample.waiting, sample.table)
         self._pending.release(wait=True)
 
     def _look(self, tracked: Tracked, time: float) -> None:
@@ -107,15 +127,16 @@ class Updates(Signal):
         if self._rows < MAX_ROWS and may_compute(self.torch, tracked.on_cuda):
             own = self._copy(tracked.optimizer.state, sample)
             if own is None:  # Tensors were exchanged, frozen or freed.
-                self._compute(sample)
+                self._compute(sample.waiting, sample.table)
                 self._samples[tracked] = tracked.count + RETRIED_AFTER
                 return
-            row = {"time": time, "step": tracked.count, "optimizer": tracked.index, "sample": sample.number}
-            sample.rows.append({**row, "own_step": own if own >= 0 else None})
-            self._uncomputed[sample.number] = sample
+            waiting = sample.waiting
+            row = {"time": time, "step": tracked.count, "optimizer": tracked.index, "sample": waiting.number}
+            waiting.rows.append({**row, "own_step": own if own >= 0 else None})
+            self._uncomputed[waiting.number] = waiting
             self._rows += 1
-            if len(sample.rows) == HELD or time - sample.rows[0]["time"] > LONGEST:
-                self._compute(sample)
+            if len(waiting.rows) == HELD or time - waiting.rows[0]["time"] > LONGEST:
+                self._compute(waiting, sample.table)
             if self._pending.waiting:
                 self._pending.release()
 
@@ -130,7 +151,7 @@ class Updates(Signal):
                 gradients.append(gradient.as_strided(size, stride))
                 first.append(gradients[-1] if m is None else state[m].as_strided(size, stride))
                 second.append(state[v].as_strided(size, stride))
-            self.torch.cat(first + second + gradients, out=sample.lines[len(sample.rows)])
+            self.torch.cat(first + second + gradients, out=sample.lines[len(sample.waiting.rows)])
         except (AttributeError, KeyError, RuntimeError, TypeError) as error:
             if raised_by_a_signal_handler(error):
                 raise
@@ -164,21 +185,25 @@ class Updates(Signal):
         self._numbers += 1
         return _Sample(torch, self._numbers, places, device, eps)
 
+    def _living(self) -> list[_Sample]:
+        """The samples of optimizers that are not gone."""
+        return [one for one in list(self._samples.values()) if isinstance(one, _Sample)]
+
     def _compute_what_is_left(self) -> None:
         """What optimizers have left that are gone, as one has that a function made for each of several trainings."""
-        living = list(self._samples.values())
-        for sample in [one for one in self._uncomputed.values() if one not in living]:
-            self._compute(sample)
+        living = {one.waiting.number for one in self._living()}
+        for waiting in [one for number, one in self._uncomputed.items() if number not in living]:
+            self._compute(waiting, waiting.table(self.torch))
 
-    def _compute(self, sample: _Sample) -> None:
-        self._uncomputed.pop(sample.number, None)
-        rows, sample.rows = sample.rows, []
-        if not rows or not may_compute(self.torch, sample.table.is_cuda):
+    def _compute(self, waiting: _Waiting, table: Any) -> None:
+        self._uncomputed.pop(waiting.number, None)
+        rows, waiting.rows = waiting.rows, []
+        if not rows or table is None or not may_compute(self.torch, table.is_cuda):
             return
         torch = self.torch
         with torch.no_grad():
-            m, v, g = sample.table[: len(rows)].view(len(rows), 3, sample.elements).unbind(1)
-            size = (m / (v.sqrt() + sample.eps)).masked_fill_(m == 0, 0.0)
+            m, v, g = table[: len(rows)].view(len(rows), 3, waiting.elements).unbind(1)
+            size = (m / (v.sqrt() + waiting.eps)).masked_fill_(m == 0, 0.0)
             lost = (v == 0) & (m != 0)
             means = [size.square().mean(1), g.square().mean(1)]
             means += [v.mean(1), lost.to(torch.float32).mean(1), (v < 0).to(torch.float32).mean(1)]
