@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.optimization import objectives, style
-from tracelyze.analyzers.computed.throughput import workload
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import evaluated_losses
-from tracelyze.analyzers.signatures.spikes import bad_batches, loss_leaps, remade_optimizers, thrown_weights, told_leaps
-from tracelyze.analyzers.signatures.spikes.told_leaps import Leapt
-from tracelyze.diagnosis import Mark
+from tracelyze.analyzers.signatures.spikes import bad_batches, lasting_leaps, loss_leaps, remade_optimizers
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from numpy.typing import NDArray
+
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.signatures.spikes.bad_batches import BadBatches
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -32,44 +32,33 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [remade_optimizers.finding(optimization, remade, RULE.id, limits)]
     rows = np.flatnonzero(np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization))
     losses = optimization.steps["loss"][rows]
-    found = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []
-    begun = {leap: timing.step_at(optimization, int(rows[leap.begin])) for leap in found}
-    seen = [leap for leap in found if not workload.grew_at(process, begun[leap], limits["harder"])]
-    curves = evaluated_losses.evaluated(process)
-    if len(seen) >= limits["spikes"]:
-        steps = [begun[leap] for leap in seen]
-        height = float(np.median([leap.peak / leap.base for leap in seen]))
-        marks = [Mark(float(step), "leap") for step in steps[:8]]
-        lost = statistics.median(losses[-8:]) > limits["regained"] * seen[-1].base
-        start = limits["start"] * statistics.median(losses[: int(limits["width"])])
-        at = [int(rows[leap.begin]) for leap in seen]
-        sudden = all(objectives.jumps_to(optimization, losses, rows, leap) for leap in seen)
-        other = sudden and all(leap.peak <= start for leap in seen)
-        above = sudden and not other and all(losses[leap.begin : leap.end].max() > start for leap in seen)
-        thrown = above and thrown_weights.measured(optimization, at)
-        told = thrown_weights.updates(optimization, at) + thrown_weights.rhythm(optimization, at)
-        told += thrown_weights.evaluated(optimization, steps) if thrown else ""
-        leapt = Leapt(steps, height, lost, other, told, optimization.step_location, thrown)
-        return [told_leaps.finding(RULE.id, leapt, limits, pictures.loss(optimization, marks))]
-    sizes = optimization.steps["batch_size"]
-    size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None
-    batches = None
-    if size is not None and size >= limits["samples"]:
-        batches = bad_batches.of_losses(losses, limits) or bad_batches.often(optimization, rows, losses, limits)
-    if batches is None and not optimization.steps.has("grad_norm"):  # else gradient-spikes speaks of them
-        batches = bad_batches.towering(losses, limits) if size is None or size >= limits["samples"] else None
+    found = lasting_leaps.of(process, rows, limits)
+    if len(found) >= limits["spikes"]:
+        return [lasting_leaps.finding(optimization, rows, found, RULE.id, limits)]
+    batches = _single_batches(optimization, rows, limits)
     if batches is not None:
         return [bad_batches.finding(optimization, rows, batches, RULE.id, limits)]
+    curves = evaluated_losses.evaluated(process)
     leaps = None if curves is None else loss_leaps.of_evaluations(curves, limits)
     if leaps is not None and curves is not None:
-        steps = [int(curves.after[leap.begin]) for leap in leaps.found]
-        height = float(np.median([leap.peak / leap.base for leap in leaps.found]))
-        marks = [Mark(float(step), "leap") for step in steps[:8]]
-        leapt = Leapt(steps, height, leaps.lost)
-        return [told_leaps.finding(RULE.id, leapt, limits, evaluated_losses.picture(curves, marks))]
+        return [lasting_leaps.of_evaluations(curves, leaps, RULE.id, limits)]
     if len(losses) < limits["losses"] and curves is None:
         return Skipped(f"{plural(len(losses), 'loss')}: {limits['losses']:.0f} are needed to know what is usual")
-    return Passed(f"{plural(len(seen), 'leap')} of the loss beyond its usual spread")
+    return Passed(f"{plural(len(found), 'leap')} of the loss beyond its usual spread")
+
+
+def _single_batches(optimization: Optimization, rows: NDArray[np.intp], limits: Limits) -> BadBatches | None:
+    """Single batches whose loss leaps; None for batches so small that one sample makes their loss."""
+    losses, sizes = optimization.steps["loss"][rows], optimization.steps["batch_size"]
+    size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None
+    if size is not None and size < limits["samples"]:
+        return None
+    batches = None
+    if size is not None:
+        batches = bad_batches.of_losses(losses, limits) or bad_batches.often(optimization, rows, losses, limits)
+    if batches is None and not optimization.steps.has("grad_norm"):  # else gradient-spikes speaks of them
+        batches = bad_batches.towering(losses, limits)
+    return batches
 
 
 RULE = Rule(
