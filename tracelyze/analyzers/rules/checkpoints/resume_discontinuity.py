@@ -54,31 +54,55 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limits) -> Lost | None:
-    """Which states the training that goes on lacks; None where it has what it needs, or is a second phase."""
+    """Which states the training that goes on lacks; None where it has what it needs, or is another training."""
+    unread = _left_in_file(process, row, schedules)
+    if _is_another_training(process, row, facts, unread):
+        return None
+    if unread[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
+        return Lost(["optimizer", *unread], lost_states.HALF_IN_FILE)
+    if unread:
+        return Lost(unread, lost_states.IN_FILE)
+    return _without_optimizer(process, row, facts, schedules) or _without_position(process, row, facts, limits)
+
+
+def _is_another_training(process: Process, row: Row, facts: Row, unread: list[str]) -> bool:
+    """Whether what follows trains another model, another task, or a second phase, which needs no old state."""
     if facts.get("same_model") is False:  # it was evaluated, and another model trained after that
-        return None
-    if first_steps.has_new_part(facts) and not row["optimizer_restored"]:  # another task begins
-        return None
-    lost = [name for name in STATES if row[name] and not row[f"{name}_restored"]]
-    lost = [name for name in lost if name != "scheduler" or schedules]
+        return True
+    if first_steps.has_new_part(facts) and not row["optimizer_restored"]:
+        return True
+    renewed = "optimizer" in unread or facts.get("renewed")
+    if not row["optimizer"] or not renewed:
+        return False
+    return first_steps.on_other_data(process, int(row["step"] or 0)) or first_steps.is_second_phase(process, facts)
+
+
+def _left_in_file(process: Process, row: Row, schedules: bool) -> list[str]:
+    """The states that the file holds, the training needs, and nothing took in."""
+    unread = [name for name in STATES if row[name] and not row[f"{name}_restored"]]
+    unread = [name for name in unread if name != "scheduler" or schedules]
     # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
-    lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or first_steps.has_state(process)]
-    other = first_steps.on_other_data(process, int(row["step"] or 0))
-    second = row["optimizer"] and (other or first_steps.is_second_phase(process, facts))
-    if second and ("optimizer" in lost or facts.get("renewed")):
+    needed = "scheduler" in unread or first_steps.has_state(process)
+    return [name for name in unread if name != "optimizer" or needed]
+
+
+def _without_optimizer(process: Process, row: Row, facts: Row, schedules: bool) -> Lost | None:
+    """The optimizer's state is in no file, or another optimizer steps than the one that took it in."""
+    if not first_steps.has_state(process):
         return None
-    if lost[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
-        return Lost(["optimizer", *lost], lost_states.HALF_IN_FILE)
-    if lost:
-        return Lost(lost, lost_states.IN_FILE)
-    if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and first_steps.has_state(process):
+    if row["progress"] and not row["optimizer"] and not row["optimizer_restored"]:
         known = row["scheduler"] or row["scheduler_restored"] or not schedules
         if facts and not known and first_steps.starts_over(process, facts):
             return Lost(["optimizer", "scheduler"], lost_states.NEITHER_IN_FILE)
         return Lost(["optimizer"], lost_states.NOT_IN_FILE)
-    if facts.get("renewed") and first_steps.has_state(process):
+    if facts.get("renewed"):
         over = row["scheduler"] and schedules and first_steps.starts_over(process, facts)
         return Lost(["optimizer", *["scheduler"] * bool(over)], lost_states.RENEWED)
+    return None
+
+
+def _without_position(process: Process, row: Row, facts: Row, limits: Limits) -> Lost | None:
+    """The optimizer has its state, but a schedule, a count of epochs or an average of the weights begins anew."""
     if row["progress"] and facts.get("anew") and not row["scheduler_restored"]:
         return Lost(["scheduler"], lost_states.ANEW)
     if row["progress"] and first_steps.rates_repeat(process, facts, int(limits["rates"])):
