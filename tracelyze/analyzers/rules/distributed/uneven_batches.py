@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tracelyze.analyzers.computed.ranks import own_data
+from tracelyze.analyzers.computed.ranks import batch_sizes, own_data
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -14,23 +12,8 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.ranks.batch_sizes import Batches
     from tracelyze.analyzers.recorded.run import Process
-
-MOST_STEPS = 2000
-
-
-class Batches(NamedTuple):
-    """What is compared of one rank: its steps, the usual size of its batches and the share that has it, its loader's
-    length, and the samples that it has by itself."""
-
-    steps: int
-    usual: float
-    share: float
-    mean: float
-    length: int | None
-    wrapped: bool
-    ended: bool
-    samples: float | None = None
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -47,16 +30,25 @@ def check(process: Process, limits: Limits) -> Outcome:
     if min(one.steps for one in ranks.values()) < limits["steps"]:
         return Skipped(f"a rank made fewer than {limits['steps']:.0f} steps")
     if min(one.share for one in ranks.values()) < limits["regular"]:
-        means = [one.mean for one in ranks.values()]
-        if max(means) <= (1 + limits["mean"]) * min(means):
-            return Passed("batches vary in size on every rank, and are equally large in the mean")
-        return [_finding(process, own_data.IN_THE_MEAN, {rank: one.mean for rank, one in ranks.items()})]
+        means = {rank: one.mean for rank, one in ranks.items()}
+        if _apart(means, limits):
+            return [_finding(process, own_data.IN_THE_MEAN, means)]
+        return Passed("batches vary in size on every rank, and are equally large in the mean")
     sizes = {rank: one.usual for rank, one in ranks.items()}
-    apart = own_data.differs([(one.samples, one.usual) for one in ranks.values()], limits["mean"])
-    if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
+    own = own_data.differs([(one.samples, one.usual) for one in ranks.values()], limits["mean"])
+    if _apart(sizes, limits):
         if not process.longest.loader:
             return [_finding(process, own_data.IN_SIZE_BY_HAND, sizes)]
-        return [_finding(process, own_data.IN_SIZE_OF_OWN_DATA if apart else own_data.IN_SIZE, sizes)]
+        return [_finding(process, own_data.IN_SIZE_OF_OWN_DATA if own else own_data.IN_SIZE, sizes)]
+    return _of_numbers(process, ranks, own, limits)
+
+
+def _apart(values: dict[int, float], limits: Limits) -> bool:
+    return max(values.values()) > (1 + limits["mean"]) * min(values.values())
+
+
+def _of_numbers(process: Process, ranks: dict[int, Batches], own: bool, limits: Limits) -> Outcome:
+    """Numbers of batches, of ranks whose batches have one size; `own`: each rank has samples of its own."""
     counts = [one.steps for one in ranks.values()]
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if all(one.ended for one in ranks.values()) and max(counts) > min(counts) + limits["batches"]:
@@ -65,36 +57,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             return [_finding(process, own_data.JOINED, lengths)]
         return Passed(f"all ranks ended, after {min(counts):,} to {max(counts):,} steps: inputs were joined")
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
-        return [_finding(process, own_data.IN_NUMBER_OF_OWN_DATA if apart else own_data.IN_NUMBER, lengths)]
+        return [_finding(process, own_data.IN_NUMBER_OF_OWN_DATA if own else own_data.IN_NUMBER, lengths)]
     if len(lengths) < len(ranks) and not all(one.ended for one in ranks.values()):
         return Skipped("a rank's record ended before its batches did, and its loader has no length")
-    return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
-
-
-def gather(process: Process) -> Batches | None:
-    """The sizes of one rank."""
-    if len(process.optimizations) != 1:
-        return None
-    steps = process.longest.steps
-    sizes = steps["batch_size"][:MOST_STEPS]
-    sizes = sizes[np.isfinite(sizes)]
-    if not len(sizes):
-        return None
-    values, counts = np.unique(sizes, return_counts=True)
-    fed = steps["loader"][np.isfinite(steps["loader"])]
-    loaders = [row for row in process.loaders.records() if len(fed) and row["loader"] == fed[0]]
-    lengths = [row["length"] for row in loaders]
-    names = [str(row["name"]) for row in process.models.records()]
-    return Batches(
-        len(steps),
-        float(values[np.argmax(counts)]),
-        float(counts.max() / len(sizes)),
-        float(sizes.mean()),
-        int(lengths[0]) if lengths and lengths[0] else None,
-        any(name.startswith(("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")) for name in names),
-        process.exit.kind == "finished",
-        own_data.samples(loaders[0]) if loaders else None,
-    )
+    largest = max(one.usual for one in ranks.values())
+    return Passed(f"{plural(len(ranks), 'rank')} take batches of {largest:,.0f}, and equally many")
 
 
 def _finding(process: Process, uneven: own_data.Uneven, values: dict[int, float]) -> Finding:
@@ -133,7 +100,7 @@ RULE = Rule(
     title="Ranks get different batches",
     about="Averaging gradients requires all ranks to have the same number of batches of the same size.",
     check=check,
-    gather=gather,
+    gather=batch_sizes.of_rank,
     verify="Record the run again: all ranks make the same number of steps with batches of the same size.",
     absent="The run has one rank.",
     needs=(("steps.batch_size",),),
