@@ -179,7 +179,7 @@ def test_lines_of_the_guides_are_as_short_as_those_of_code() -> None:
 
 
 def test_what_can_follow_from_what_stands_in_one_table() -> None:
-    """In tracelyze/analyzers/consequences.py, and nowhere else: `consequence_of` is for rules from outside."""
+    """In tracelyze/analyzers/consequences, and nowhere else: `consequence_of` is for rules from outside."""
     rules = [path for path in MODULES if "rules" in path.parts and "analyzers" in path.parts]
     assert len(rules) > 100
     assert [path.name for path in rules if "consequence_of" in path.read_text(encoding="utf-8")] == []

@@ -31,7 +31,7 @@ MEASURE = (
     "comparing",
     "recorded",
     "causality.py",
-    "consequences.py",
+    "consequences",
 )
 """What measures for it: numbers are constants with their source."""
 SAME_IN_A_CALL = {"abs", "min", "max", "minimum", "maximum", "float", "int", "sqrt", "log"}

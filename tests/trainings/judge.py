@@ -165,7 +165,7 @@ def unexpected(finding: dict[str, Any], expected: set[str], training: Training) 
     if cause is None:
         if rule in training.consequences:
             causes = " or ".join(sorted(expected))
-            row = "is a row missing in tracelyze/analyzers/consequences.py?"
+            row = "is a row missing in tracelyze/analyzers/consequences?"
             yield Problem("not explained", rule, f"not put down to {causes}: {row} {words}")
         else:
             yield Problem("false alarm", rule, words)
