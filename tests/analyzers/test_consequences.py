@@ -144,7 +144,9 @@ def test_what_follows_at_once_does_not_follow_late(row: Consequence) -> None:
 def test_what_lasts_has_consequences_at_any_time_after_but_none_before(row: Consequence) -> None:
     for cause in row.causes:
         told = [Evidence("what the cause says of itself", row.given, role="message")] if row.given else []
-        assert causes(finding(cause, 5, 10, evidence=told), finding(row.effect, RUN))[row.effect] == cause
+        shown = [Evidence("what the effect says of itself", row.seen_by, role="message")] if row.seen_by else []
+        effect = finding(row.effect, RUN, evidence=shown)
+        assert causes(finding(cause, 5, 10, evidence=told), effect)[row.effect] == cause
         assert causes(finding(cause, 500), finding(row.effect, 400))[row.effect] is None
 
 
@@ -332,3 +334,10 @@ def test_untrained_tokens_and_unset_statistics_explain_that_nothing_tells_inputs
     for severity, cause in (("warning", "unset-running-state"), ("info", None)):  # a sanity pass alone harms nothing
         unset = finding("unset-running-state", 1, RUN, severity=severity)
         assert causes(unset, constant)["constant-output"] == cause
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_keeps_a_loss_up_explains_what_a_plateau_cut_and_no_other_schedule(cut: bool) -> None:
+    said = [Evidence("what made it zero", consequences.CUT_AT_A_PLATEAU, role="message")] if cut else []
+    rate = finding("learning-rate-schedule", 300, evidence=said)
+    assert causes(finding("loss-broadcast", 1), rate)["learning-rate-schedule"] == ("loss-broadcast" if cut else None)

@@ -158,7 +158,7 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
 def _is_ruled_out(row: Consequence, effect: Finding) -> bool:
     """Whether what the effect says of itself tells that it comes of something else."""
     text = " ".join(str(one.value) for one in effect.evidence if one.role == "message").lower()
-    return any(word.lower() in text for word in row.unless)
+    return row.seen_by.lower() not in text or any(word.lower() in text for word in row.unless)
 
 
 def _same_rank(one: Finding, other: Finding) -> bool:

@@ -12,6 +12,7 @@ from tracelyze.analyzers.consequences import evaluation, gradients, losses, nonf
 from tracelyze.analyzers.consequences.declaration import ANY_TIME as ANY_TIME
 from tracelyze.analyzers.consequences.declaration import AT_ONCE as AT_ONCE
 from tracelyze.analyzers.consequences.declaration import Consequence as Consequence
+from tracelyze.analyzers.consequences.shared import CUT_AT_A_PLATEAU as CUT_AT_A_PLATEAU
 from tracelyze.analyzers.consequences.shared import LEARNED_FROM as LEARNED_FROM
 from tracelyze.analyzers.consequences.shared import ONLY_SLOWS as ONLY_SLOWS
 from tracelyze.analyzers.consequences.shared import OPEN as OPEN

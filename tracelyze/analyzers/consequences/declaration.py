@@ -33,8 +33,9 @@ class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
     `unless`: an effect whose exception or message says one of these comes from something else; so does one that
-    was `ended_by` one of these. `given`: a cause has this effect only where its evidence says this. `grave`: only a
-    cause that is a warning or worse has this effect (one that is reported as information is harmless). `left_out`: the
+    was `ended_by` one of these. `given`: a cause has this effect only where its evidence says this. `seen_by`: an
+    effect comes from these causes only where its own evidence says this. `grave`: only a cause that is a warning or
+    worse has this effect (one that is reported as information is harmless). `left_out`: the
     effect is another name for what the causes do, and is not reported beside one that is certain.
     """
 
@@ -44,6 +45,7 @@ class Consequence:
     delay: Delay = ANY_TIME
     unless: tuple[str, ...] = ()
     given: str = ""
+    seen_by: str = ""
     left_out: bool = False
     grave: bool = False
     ended_by: tuple[EndCause, ...] = ()

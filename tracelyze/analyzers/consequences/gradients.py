@@ -7,6 +7,7 @@ from typing import Final
 from tracelyze.analyzers.consequences.declaration import AT_ONCE, Consequence
 from tracelyze.analyzers.consequences.shared import (
     BLOWN_UP,
+    CUT_AT_A_PLATEAU,
     LEAPT,
     OVERWRITTEN,
     STILL_SCALED,
@@ -76,6 +77,13 @@ ROWS: Final = (
                 "On broken data, or with stale statistics, a model blows up at otherwise fine learning rates."),
     Consequence("learning-rate-too-high", ("resume-discontinuity",),
                 "Without the optimizer's state, the first steps are as large as those of a fresh training."),
+    Consequence("learning-rate-schedule",
+                ("softmax-wrong-dim", "double-softmax", "double-sigmoid", "nll-of-probabilities", "loss-broadcast",
+                 "batch-dimension-mismatch", "frozen-parameters", "dead-relu", "updates-not-applied",
+                 "zero-grad-after-backward", "train-in-eval-mode", "eval-in-train-mode", "loss-plateau",
+                 "constant-output", "overfitting"),
+                "The scheduler cuts the rate because the value that it watches does not improve.",
+                seen_by=CUT_AT_A_PLATEAU),
     Consequence("update-ratio", (*BLOWN_UP, "learning-rate-schedule"), "The size of the updates follows from it."),
     Consequence("update-ratio", ("group-rate-overwritten",), "The rate of a group is not the one that was set."),
     Consequence("update-ratio",

@@ -37,6 +37,8 @@ PADDING_SEEN: Final = "its mask leaves padding alone"
 """Evidence of a constant output that names a mask of attention as its reason: it explains the plateau as well."""
 LEARNED_FROM: Final = "training learns from its answers"
 """Evidence of running statistics that were never set: they belong to a target network, whose answers are targets."""
+CUT_AT_A_PLATEAU: Final = "ReduceLROnPlateau has cut it again and again"
+"""Evidence of a learning rate near zero: the loss that it watches stands, and what keeps that loss up comes first."""
 SMALLER: Final = "they are too small"
 """Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (

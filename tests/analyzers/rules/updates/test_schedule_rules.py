@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analyzers.sites import sites_of
+from tracelyze.analyzers import consequences
 from tracelyze.diagnosis import Exit
 
 COUNT = 400
@@ -419,6 +420,35 @@ def test_a_length_in_another_unit_is_multiplied(make, horizon: int, length: str,
 def test_schedules_that_fit(make, rates: list[float], row: dict[str, Any], end: Exit | None) -> None:
     process = make.process(make.steps() | {"lr": rates}, more={"schedules": [row]}, end=end)
     assert make.check("learning-rate-schedule", process)[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("steps", "differ", "severity", "fix"),
+    [
+        (COUNT, 0.0, "info", "end the training there"),  # each step sees all data
+        (COUNT, 0.1, "warning", "once per epoch"),
+        (8, 0.1, "info", "end the training there"),  # stepped with each epoch, as it is meant
+    ],
+)
+def test_a_rate_that_plateaus_have_cut_to_nothing(make, steps: int, differ: float, severity: str, fix: str) -> None:
+    """The scheduler did what it is for; what kept its value up comes first, where that is known."""
+    losses = 0.5 + differ * np.sin(np.arange(COUNT))
+    rates = make.steps() | {"lr": [0.01] * 100 + [1e-9] * 300, "loss": losses.tolist()}
+    row = scheduler(
+        "ReduceLROnPlateau", mode="min", watched_first=2.0, watched_last=0.5, steps=steps, site=7, made_at=8
+    )
+    lines = [
+        {"site": 7, "role": "schedule", "file": "a.py", "line": 20, "function": "fit", "source": "s.step(value)"},
+        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit", "source": "s = ReduceLROnPlateau(opt)"},
+    ]  # fmt: skip
+    process = make.process(rates, more={"schedules": [row]}, sites=lines)
+    found, _, finding = make.check("learning-rate-schedule", process)
+    assert (found, finding.severity) == ("fired", severity)
+    assert fix in finding.fix
+    assert consequences.CUT_AT_A_PLATEAU in {one.value for one in finding.evidence}
+    assert "from 2 to 0.5" in finding.summary
+    assert "T_max" not in finding.fix_code
+    assert finding.fix_code == "s = ReduceLROnPlateau(opt, min_lr=1e-5)" or severity == "warning"
 
 
 @pytest.mark.parametrize(

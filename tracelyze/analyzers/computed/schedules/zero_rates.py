@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.schedules import findings, mismatches, schedulers, several_steps
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Evidence, Finding, Setting
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.rule import Limits
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Location, Severity
 
 _LENGTHS: Final = ("num_training_steps", "T_max", "total_steps", "total_iters")
 _PLACES: Final = {
@@ -33,6 +34,8 @@ _PLACES: Final = {
 """Where calls are given the length, if by its place."""
 _BY_LIGHTNING: Final = "self.trainer.estimated_stepping_batches"
 USUAL: Final = 1e-3  # a rate to begin with
+NOISE: Final = 1e-3  # derived: above the rounding of a mean in float32, below what other samples change
+FLOOR: Final = 1000  # derived: a thousandth of the first rate; three cuts to a tenth are more than most trainings use
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
@@ -44,6 +47,7 @@ class _Advice:
     at_step: bool = False
     length: Setting | None = None
     place: Location | None = None
+    severity: Severity = "warning"
 
 
 def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits: Limits) -> Finding | None:
@@ -73,8 +77,14 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         setting=advice.length,
         verify="Record the run again: the learning rate stays above zero until the end of the training.",
     )
-    evidence = [Evidence("steps at rate zero", share, "share", *limits.against("share"))]
-    found = findings.about_rate(optimization, scheduler, fault, rule, evidence, "critical" if always else "warning")
+    cut = advice.cause.startswith(f" {consequences.CUT_AT_A_PLATEAU}")
+    evidence = [
+        Evidence("steps at rate zero", share, "share", *limits.against("share")),
+        *([Evidence("what made it zero", consequences.CUT_AT_A_PLATEAU, role="message")] if cut else []),
+    ]
+    found = findings.about_rate(
+        optimization, scheduler, fault, rule, evidence, "critical" if always else advice.severity
+    )
     return (
         found
         if advice.place is None
@@ -103,6 +113,8 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
     several = several_steps.of(optimization, scheduler, begin)
     if several is not None:
         return _Advice(several.cause, several.fix, several.code, at_step=several.at_step, place=several.place)
+    if scheduler is not None and scheduler["mode"]:  # no other scheduler has one
+        return _cut_at_a_plateau(optimization, scheduler, begin)
     times = _times(scheduler)
     if scheduler is not None and times:
         return _Advice(
@@ -119,6 +131,46 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
         length=_as_setting(optimization, scheduler),
         place=_line_of_length(optimization, scheduler),
     )
+
+
+def _cut_at_a_plateau(optimization: Optimization, scheduler: Row, begin: int) -> _Advice:
+    """Where ReduceLROnPlateau cut the rate again and again: what it watches did not improve by its measure."""
+    watched = ""
+    if scheduler["watched_first"] is not None and scheduler["watched_last"] is not None:
+        watched = f" went from {number(scheduler['watched_first'])} to {number(scheduler['watched_last'])}, and"
+    cause = f" {consequences.CUT_AT_A_PLATEAU}: what it watches{watched} did not improve for longer than its patience."
+    if scheduler["steps"] >= mismatches.PER_STEP * len(optimization.steps) and _batches_differ(optimization, begin):
+        return _Advice(
+            f"{cause} It is stepped with every batch, whose losses differ more than a training improves between two.",
+            "Step it once per epoch, with the loss of a validation pass.",
+            "scheduler.step(validation_loss)  # behind the loop over batches, at its depth",
+            at_step=True,
+        )
+    return _Advice(
+        cause,
+        "If the value is good enough, end the training there. If it is not, find out what keeps it from improving: a "
+        "higher rate alone rarely helps. A floor (min_lr) keeps the rate from vanishing.",
+        _with_floor(optimization, scheduler),
+        severity="info",
+    )
+
+
+def _batches_differ(optimization: Optimization, begin: int) -> bool:
+    """Whether the losses differ from step to step although the weights stand still: other samples make them up."""
+    losses = optimization.steps["loss"][begin:]
+    losses = losses[np.isfinite(losses)]
+    return len(losses) > 1 and bool(losses.std() > NOISE * abs(losses.mean()))
+
+
+def _with_floor(optimization: Optimization, scheduler: Row) -> str:
+    """The script's own line that makes the scheduler, with a lowest rate; a general one where it is another form."""
+    own = own_statement.at(optimization.process, optimization.process.site(scheduler["made_at"]))
+    call = own.only_call(str(scheduler["name"])) if own is not None else None
+    floor = f"{scheduler['highest_lr'] / FLOOR:.0e}".replace("e-0", "e-") if scheduler["highest_lr"] else "1e-5"
+    line = own.parsed.with_argument(call, "min_lr", floor) if own is not None and call is not None else None
+    if own is None or line is None:
+        return f"{scheduler['name']}(optimizer, min_lr={floor})  # beside what your line hands over"
+    return own.dedented(line)
 
 
 def _without_schedule(optimization: Optimization, *, always: bool) -> _Advice:

@@ -28,6 +28,10 @@ def _check(optimization: Optimization, known: list[Row], limits: Limits) -> OneO
         return Skipped(f"the learning rate of fewer than {limits['steps']:.0f} steps is known")
     outer = [row for row in known if row["optimizer"] == optimization.optimizer and not row["inner"]]
     scheduler = outer[0] if len(outer) == 1 else None
+    if scheduler is not None and scheduler["mode"]:  # a ReduceLROnPlateau: why it cuts comes before how far it did
+        misled = mismatches.first(optimization, outer, limits)
+        if misled is not None:
+            return findings.of_mismatch(optimization, misled, RULE.id)
     zero = zero_rates.finding(optimization, scheduler, RULE.id, limits)
     if zero is not None:
         return zero
