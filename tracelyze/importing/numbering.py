@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tracelyze.importing import columns
 
@@ -15,14 +15,16 @@ Rows = list[dict[str, float | None]]
 
 
 def numbered(rows: Rows) -> tuple[Rows, str]:
-    """The rows with steps that count on over epochs, and a sentence on it; as they were where they do already.
+    """Rows with steps that count on over epochs, and a sentence on it; those given where they do already.
 
     A step that begins anew with every epoch is put behind those of the epochs before. Without a step, epochs number
     the rows, or their order does where an epoch has many.
     """
     names = dict.fromkeys(name for row in rows for name in row)
     step, epoch = columns.step_among(names), next((n for n in names if columns.is_epoch(n)), None)
-    lengths = [length for row in rows if (length := row.pop(IN_EPOCH, None))]
+    lengths = [length for row in rows if (length := row.get(IN_EPOCH))]
+    if IN_EPOCH in names:
+        rows = [{name: value for name, value in row.items() if name != IN_EPOCH} for row in rows]
     if epoch is None:
         return rows, ""
     if step is None:
@@ -35,14 +37,18 @@ def numbered(rows: Rows) -> tuple[Rows, str]:
     length = max(lengths) if lengths else max(s for _, s in places) + (min(s for _, s in places) == 0)
     first = min(e for e, _ in places)
     inside, reached = {id(row) for row in training}, 0.0
+    counted: Rows = []
     for row in rows:
         number, passed = row.get(step), row.get(epoch)
-        if number is not None and passed is not None:
-            place = (passed - first) * length + number
-            if id(row) in inside:
-                reached = place
-            row[step] = max(place, reached)  # an evaluation may count its own batches, and stands where it was made
-    return rows, f"steps are counted within epochs of {length:,.0f} and put one behind the other"
+        if number is None or passed is None:
+            counted.append(row)
+            continue
+        place = (passed - first) * length + number
+        if id(row) in inside:
+            reached = place
+        # An evaluation may count its own batches, and stands where it was made.
+        counted.append({**row, step: max(place, reached)})
+    return counted, f"steps are counted within epochs of {length:,.0f} and put one behind the other"
 
 
 def _restarts(places: Sequence[tuple[float, float]]) -> bool:
@@ -57,14 +63,15 @@ def _restarts(places: Sequence[tuple[float, float]]) -> bool:
 
 
 def _by_epoch(rows: Rows, epoch: str) -> tuple[Rows, str]:
-    known = [row for row in rows if row.get(epoch) is not None]
-    if not known:
+    values = [value for row in rows if (value := row.get(epoch)) is not None]
+    if not values:
         return rows, ""
-    values = [row[epoch] or 0.0 for row in known]
     if max(Counter(values).values()) <= _ROWS and all(value.is_integer() for value in values):
-        for row in known:
-            row["step"] = row[epoch]
-        return rows, "it has no steps: epochs number them"
-    for count, row in enumerate(known, 1):
-        row["step"] = float(count)
-    return rows, "it has no steps: its lines number them"
+        return _with_steps(rows, epoch, values), "it has no steps: epochs number them"
+    return _with_steps(rows, epoch, range(1, len(values) + 1)), "it has no steps: its lines number them"
+
+
+def _with_steps(rows: Rows, epoch: str, numbers: Iterable[float]) -> Rows:
+    """The rows; each of those with an epoch has the next of the numbers as its step."""
+    following = iter(numbers)
+    return [row if row.get(epoch) is None else {**row, "step": float(next(following))} for row in rows]

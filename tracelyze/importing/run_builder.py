@@ -1,27 +1,31 @@
 """A log that another program wrote, as a run directory.
 
-Nothing is computed and nothing is filled in: a value that the log lacks stays null, a NaN stays a NaN.
+A value that the log lacks stays null, a NaN stays a NaN. What a run needs and a log leaves out is added: steps are
+counted on over epochs (`numbering`), an evaluation counts as one of a model that trains, and a time that is the same in
+all rows is left out. Readers may compute more, where a program logs only parts; a note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracelyze import schema
 from tracelyze.collectors.storage.stream import record_batch
 from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
-from tracelyze.importing.columns import Plan, is_reward, plan
-from tracelyze.importing.numbering import numbered
+from tracelyze.importing.columns import Plan, Row, is_reward, plan
+from tracelyze.importing.numbering import Rows, numbered
 from tracelyze.version import __version__
 
 _BATCH = 50_000
 _SCALARS = 5_000_000  # values of columns that no rule knows by a column of its own; more are left out, and said
 _PURPOSES: Mapping[str, str] = {"train": "training", "eval": "validation", "test": "test"}
+Tables = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ def write_run(log: Log, run: Path) -> str:
     rows, numbering = numbered(log.rows)
     chosen = plan(rows)
     if not log.of_training and not any(log.tables.values()):
-        _require(log, chosen)
-    tables = _tables(log, chosen) if log.rows and chosen.step else {}
+        _require(log.file, rows, chosen)
+    tables = _tables(rows, chosen, chosen.step) if chosen.step else {}
     tables = {name: tables.get(name, []) + list(log.tables.get(name, [])) for name in {*tables, *log.tables}}
     write_tables(run, [(0, tables)], source | {"columns": chosen.named()})
     used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in chosen.named().items())
@@ -89,76 +93,104 @@ def write_tables(
         ) from None
 
 
-def _require(log: Log, chosen: Plan) -> None:
-    seen = list(dict.fromkeys(name for row in log.rows for name in row))
+def _require(file: Path, rows: Rows, chosen: Plan) -> None:
+    """InputError if the rows number no steps, or nothing in them speaks of a training."""
+    seen = list(dict.fromkeys(name for row in rows for name in row))
     shown = ", ".join(name[:40] for name in seen[:12]) + (", ..." if len(seen) > 12 else "")
-    if not log.rows:
-        raise InputError(
-            Cause.NOTHING_LOGGED, f"{log.file}: holds no rows; give the log of a training that has made steps"
-        )
+    if not rows:
+        raise InputError(Cause.NOTHING_LOGGED, f"{file}: holds no rows; give the log of a training that has made steps")
     if chosen.step is None:
         raise InputError(
             Cause.NO_STEP_OR_LOSS,
-            f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})",
+            f"{file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})",
         )
     rewarded = any(map(is_reward, chosen.scalars))
-    if not (
-        chosen.steps.keys() & {"loss", "grad_norm"}
-        or chosen.evaluations
-        or chosen.players
-        or rewarded
-        or log.of_training
-    ):
+    if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or chosen.players or rewarded):
         raise InputError(
             Cause.NO_STEP_OR_LOSS,
-            f"{log.file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})",
+            f"{file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})",
         )
 
 
-def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
-    """Rows of steps, evals and scalars. Loggers write one step's values in several rows: those are put together."""
+def _tables(rows: Rows, chosen: Plan, step: str) -> Tables:
+    """Rows of the tables steps, evals, scalars and optimizers; `step` is the column that numbers the steps."""
+    time = chosen.steps.get("time", "")
+    placed = [
+        _Placed(int(number), row.get(time), row)
+        for row in rows
+        if (number := row.get(step)) is not None and abs(number) < 2**53  # one that counts steps
+    ]
+    tables = {
+        "steps": _step_rows(placed, chosen),
+        "evals": _evaluation_rows(placed, chosen),
+        "scalars": list(itertools.islice(_scalar_rows(placed, chosen), _SCALARS)),
+    }
+    players = [{"optimizer": number, "name": f"the {player}"} for number, player in enumerate(chosen.players)]
+    return _without_write_times(tables) | {"optimizers": players}
+
+
+class _Placed(NamedTuple):
+    """A row of the log with the step and the time that it is of."""
+
+    step: int
+    time: float | None
+    row: Row
+
+
+def _step_rows(placed: Iterable[_Placed], chosen: Plan) -> list[dict[str, Any]]:
+    """Rows of steps. Loggers write one step's values in several rows: those are put together."""
     ours = {name: theirs for name, theirs in chosen.steps.items() if name != "time"}
     steps: list[dict[str, Any]] = []
-    evals: list[dict[str, Any]] = []
-    scalars: list[dict[str, Any]] = []
-    for row in log.rows:
-        step = row.get(chosen.step or "")
-        if step is None or not abs(step) < 2**53:  # no number, or none that counts steps
-            continue
-        time = row.get(chosen.steps.get("time", ""))
+    for step, time, row in placed:
         values = {name: value for name, theirs in ours.items() if (value := row.get(theirs)) is not None}
         if values and not chosen.players:
             last = steps[-1] if steps else {}
-            if last.get("step") == int(step) and not last.keys() & values.keys():
+            if last.get("step") == step and not last.keys() & values.keys():
                 last |= values
             else:
-                steps.append({"optimizer": 0, "step": int(step), "time": time, **values})
+                steps.append({"optimizer": 0, "step": step, "time": time, **values})
         for number, name in enumerate(chosen.players.values()):
             if (loss := row.get(name)) is not None:
-                steps.append({"optimizer": number, "step": int(step), "time": time, **values, "loss": loss})
-        for name, (phase, held) in chosen.evaluations.items():
-            loss = row.get(name)
-            if loss is not None:
-                measured = {"after_step": int(step), "loss": loss, "trained": True, "time_end": time}
-                evals.append({**measured, "purpose": _PURPOSES[phase], "set": held or None})
-        scalars += _scalars(row, chosen.scalars, int(step), time, _SCALARS - len(scalars))
-    if len(steps) > 1 and len({one["time"] for one in steps}) == 1:  # when it was written, not when the steps were
-        for one in (*steps, *scalars):
-            one["time"] = None
-        for one in evals:
-            one["time_end"] = None
-    players = [{"optimizer": number, "name": f"the {player}"} for number, player in enumerate(chosen.players)]
-    return {"steps": steps, "evals": evals, "scalars": scalars, "optimizers": players}
+                steps.append({"optimizer": number, "step": step, "time": time, **values, "loss": loss})
+    return steps
 
 
-def _scalars(
-    row: Mapping[str, float | None], names: Mapping[str, tuple[str, str]], step: int, time: float | None, room: int
-) -> Iterable[dict[str, Any]]:
-    known = [(phase, metric, value) for name, (phase, metric) in names.items() if (value := row.get(name)) is not None]
+def _evaluation_rows(placed: Iterable[_Placed], chosen: Plan) -> list[dict[str, Any]]:
     return [
-        {"time": time, "step": step, "own_step": step, "phase": phase, "name": metric, "value": value}
-        for phase, metric, value in known[: max(room, 0)]
+        {
+            "after_step": step,
+            "loss": loss,
+            "trained": True,
+            "time_end": time,
+            "purpose": _PURPOSES[phase],
+            "set": held or None,
+        }
+        for step, time, row in placed
+        for name, (phase, held) in chosen.evaluations.items()
+        if (loss := row.get(name)) is not None
     ]
+
+
+def _scalar_rows(placed: Iterable[_Placed], chosen: Plan) -> Iterator[dict[str, Any]]:
+    return (
+        {"time": time, "step": step, "own_step": step, "phase": phase, "name": metric, "value": value}
+        for step, time, row in placed
+        for name, (phase, metric) in chosen.scalars.items()
+        if (value := row.get(name)) is not None
+    )
+
+
+def _without_write_times(tables: Tables) -> Tables:
+    """The tables; without times if all steps have the same one: the log was written then, the steps were not made."""
+    steps = tables["steps"]
+    if len(steps) < 2 or len({row["time"] for row in steps}) > 1:
+        return tables
+    return {name: [_timeless(row) for row in rows] for name, rows in tables.items()}
+
+
+def _timeless(row: dict[str, Any]) -> dict[str, Any]:
+    timed = [column for column in ("time", "time_end") if row.get(column) is not None]
+    return row | dict.fromkeys(timed) if timed else row
 
 
 def _make(run: Path) -> Path:
