@@ -111,18 +111,19 @@ def _diagnose_recording(path: Path, pattern: str | None, choice: _Choice, surrou
     from tracelyze.analyzers import kineto
     from tracelyze.importing import recordings
 
-    recording = recordings.find(path, pattern)
-    if recording is None and kineto.is_named_like_trace(path):
+    found = recordings.find(path, pattern)
+    if found is None and kineto.is_named_like_trace(path):
         return choice.of_traces(path)  # which says why it is none
-    if recording is not None and recording.console:
+    recording = recordings.must_be_known(path, found)
+    if recording.console:
         from tracelyze.importing.surroundings import beside
 
         surroundings = [*surroundings, *beside.own(recording.path)]
     with tempfile.TemporaryDirectory(prefix="tracelyze-") as folder:
-        said = recordings.import_recording(path, Path(folder) / "run", pattern)
+        imported = recordings.make_run(recording, Path(folder) / "run")
         run = analyzers.load(Path(folder) / "run")
-        notes = [line for line in said.splitlines() if not line.startswith("imported ")]
-        return choice.of_run(replace(run, path=path, notes=[*notes, *run.notes]), surroundings)
+        notes = [f"read as {imported.title}", *imported.notes, *run.notes]
+        return choice.of_run(replace(run, path=path, notes=notes), surroundings)
 
 
 def _beside(path: Path, given: Sequence[str | Path]) -> Sequence[Beside]:

@@ -34,7 +34,7 @@ STATE = json.dumps({"log_history": [{"step": step, "loss": 2 / step} for step in
 )
 def test_a_packed_log_is_read(name: str, text: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-    assert recordings.import_recording(tmp_path / name, tmp_path / "run").startswith(f"read as {kind}\n")
+    assert recordings.import_recording(tmp_path / name, tmp_path / "run").words().startswith(f"read as {kind}\n")
     assert len(load(tmp_path / "run").processes[0].steps) == 399
 
 
@@ -64,7 +64,7 @@ def test_a_folder_that_holds_a_recording_further_below_is_that(tmp_path: Path) -
     (logs / "metrics.csv").write_text(TABLE)
     (tmp_path / "train.log").write_text(LINES)  # a table says more plainly what it is than a log
     (tmp_path / "notes.txt").write_text(LINES)  # not called a log
-    said = recordings.import_recording(tmp_path, tmp_path.parent / f"{tmp_path.name}-run").splitlines()
+    said = recordings.import_recording(tmp_path, tmp_path.parent / f"{tmp_path.name}-run").words().splitlines()
     assert said[0] == "read as metrics.csv of Lightning"
     assert said[-1] == f"{tmp_path}: logs/fold/fast of 2 recordings below it is read"
     assert tracelyze.diagnose(tmp_path).verdict == "ok"
@@ -76,7 +76,7 @@ def test_of_several_recordings_below_the_last_one_written_is_read(tmp_path: Path
         (tmp_path / "sweep" / name / "progress.csv").write_text(TABLE)
         for path in (tmp_path / "sweep" / name / "progress.csv", tmp_path / "sweep" / name):
             os.utime(path, (1e9 + number, 1e9 + number))
-    said = recordings.import_recording(tmp_path, tmp_path.parent / f"{tmp_path.name}-run")
+    said = recordings.import_recording(tmp_path, tmp_path.parent / f"{tmp_path.name}-run").words()
     assert f"{tmp_path}: sweep/a/progress.csv of 2 recordings below it is read" in said
 
 

@@ -263,8 +263,9 @@ def test_event_file(tmp_path: Path, tensor: bool) -> None:
         event(102.0, 301, "val/loss", 3.0, tensor=tensor),
     ]
     file.write_bytes(b"".join(records))
-    summary = recordings.import_recording(file, tmp_path / "run")
-    assert "imported 2 steps and 1 evaluations" in summary
+    made = recordings.import_recording(file, tmp_path / "run")
+    assert (made.steps, made.evals) == (2, 1)
+    assert "imported 2 steps and 1 evaluations" in made.words()
     (process,) = analyzers.load(tmp_path / "run").processes
     assert column(process, "step") == [300, 301]
     assert same(column(process, "loss"), [2.0, NAN])
@@ -279,7 +280,7 @@ def test_damaged_event_file_is_read_up_to_the_damage(tmp_path: Path, cut: int | 
     last = event(3.0, 3, "loss", 1.0)
     flipped = last if cut else last[:-6] + bytes([last[-6] ^ 1]) + last[-5:]
     file.write_bytes((event(1.0, 1, "loss", 3.0) + event(2.0, 2, "loss", 2.0) + flipped)[:cut])
-    summary = recordings.import_recording(file, tmp_path / "run")
+    summary = recordings.import_recording(file, tmp_path / "run").words()
     assert says in summary
     (process,) = analyzers.load(tmp_path / "run").processes
     assert column(process, "loss") == [3.0, 2.0]

@@ -56,7 +56,7 @@ def real(name: str) -> Path:
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_recording_is_recognized_and_read(name: str, tmp_path: Path) -> None:
     kind, steps, evals, ends = REAL[name]
-    said = recordings.import_recording(real(name), tmp_path / "run")
+    said = recordings.import_recording(real(name), tmp_path / "run").words()
     assert said.startswith(f"read as {kind}")
     (process,) = load(tmp_path / "run").processes
     assert len(process.steps) == steps
@@ -222,7 +222,7 @@ def test_of_two_runs_in_a_store_the_last_is_read_and_the_other_named(tmp_path: P
         row = ("2026-01-01T00:00:00+00:00", 1, '{"loss": 1.0}')
         connection.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?)", [(1, "a", *row), (2, "b", *row)])
     connection.close()
-    said = recordings.import_recording(store, tmp_path / "run")
+    said = recordings.import_recording(store, tmp_path / "run").words()
     assert "holds 2 runs; the last one, b, is read, not a" in said
 
 
@@ -343,7 +343,7 @@ def test_what_lightning_writes_is_read(tmp_path: Path) -> None:
         if step % 10 == 9:
             logger.log_metrics({"val_loss": 3.0 / (step + 1)}, step)
     logger.save()
-    said = recordings.import_recording(tmp_path / "lightning_logs", tmp_path / "run")
+    said = recordings.import_recording(tmp_path / "lightning_logs", tmp_path / "run").words()
     assert said.startswith("read as metrics.csv of Lightning")
     (process,) = load(tmp_path / "run").processes
     assert (len(process.steps), len(process.evals)) == (100, 10)
@@ -372,15 +372,17 @@ def test_both_readers_of_event_files_agree(tmp_path: Path) -> None:
     assert not damage
     assert repr([(row["step"], row["train/loss"]) for row in rows]) == repr(theirs)
     shutil.copy(file, tmp_path / "copy")  # told by its content, whatever its name
-    assert recordings.import_recording(tmp_path / "copy", tmp_path / "run").startswith(
-        "read as a TensorBoard event file"
+    assert (
+        recordings.import_recording(tmp_path / "copy", tmp_path / "run")
+        .words()
+        .startswith("read as a TensorBoard event file")
     )
 
 
 def test_colors_do_not_hide_what_a_log_is(tmp_path: Path) -> None:
     line = "[titan] - INFO - \x1b[31mstep: {:2}  \x1b[32mloss: {:8.5f}  \x1b[38;2;180;60;0mgrad_norm:  1.2\x1b[39m\n"
     (tmp_path / "run.log").write_text("".join(line.format(n, 12.0 / n) for n in range(1, 20)))
-    said = recordings.import_recording(tmp_path / "run.log", tmp_path / "run")
+    said = recordings.import_recording(tmp_path / "run.log", tmp_path / "run").words()
     assert said.startswith("read as a console log of torchtitan")
     assert len(load(tmp_path / "run").processes[0].steps) == 19
 

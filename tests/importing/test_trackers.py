@@ -45,7 +45,7 @@ def check(run: Path, steps: int, evals: int, ends: tuple[float, float], norm: fl
 @pytest.mark.parametrize("name", SESSIONS)
 def test_what_a_tracker_wrote_is_read(name: str, tmp_path: Path) -> None:
     kind, *expected = SESSIONS[name]
-    assert recordings.import_recording(FILES / name, tmp_path / "run").startswith(f"read as {kind}\n")
+    assert recordings.import_recording(FILES / name, tmp_path / "run").words().startswith(f"read as {kind}\n")
     check(tmp_path / "run", *expected)
 
 
@@ -53,18 +53,20 @@ def test_what_a_tracker_wrote_is_read(name: str, tmp_path: Path) -> None:
 def test_an_unpacked_session_is_the_same(name: str, tmp_path: Path) -> None:
     kind, *expected = SESSIONS[name]
     zipfile.ZipFile(FILES / name).extractall(tmp_path / "session")
-    assert kind in recordings.import_recording(tmp_path / "session", tmp_path / "run")
+    assert kind in recordings.import_recording(tmp_path / "session", tmp_path / "run").words()
     check(tmp_path / "run", *expected)
 
 
 def test_what_clearml_hides_is_said(tmp_path: Path) -> None:
-    assert "writes NaN and infinities as 0" in recordings.import_recording(FILES / "clearml.zip", tmp_path / "run")
+    assert (
+        "writes NaN and infinities as 0" in recordings.import_recording(FILES / "clearml.zip", tmp_path / "run").words()
+    )
 
 
 def test_of_several_sessions_the_last_is_read(tmp_path: Path) -> None:
     for name in ("a.zip", "b.zip"):
         shutil.copyfile(FILES / "comet.zip", tmp_path / name)
-    said = recordings.import_recording(tmp_path, tmp_path / "run")
+    said = recordings.import_recording(tmp_path, tmp_path / "run").words()
     assert f"{tmp_path}: holds 2 sessions; the last one, b.zip, is read" in said
 
 
@@ -115,7 +117,7 @@ def test_fractions_of_steps_are_scaled(tmp_path: Path) -> None:
     pq.write_table(
         table.set_column(table.schema.get_field_index("step"), "step", halves), tmp_path / "x_part_0.parquet"
     )
-    assert "they are multiplied by 10" in recordings.import_recording(tmp_path, tmp_path / "run")
+    assert "they are multiplied by 10" in recordings.import_recording(tmp_path, tmp_path / "run").words()
     (process,) = load(tmp_path / "run").processes
     assert list(process.steps["step"][:3]) == [0, 5, 10]
 
@@ -171,7 +173,7 @@ def test_a_package_reads_what_it_wrote(package: str, tmp_path: Path) -> None:
     written.mkdir()
     subprocess.run([sys.executable, "-c", SERIES + WRITERS[package]], cwd=written, check=True, capture_output=True)
     before = {path: path.stat().st_mtime_ns for path in written.rglob("*")}
-    said = recordings.import_recording(written, tmp_path / "run")
+    said = recordings.import_recording(written, tmp_path / "run").words()
     assert said.startswith("read as a")
     check(tmp_path / "run", 40, 4, (2.3, math.nan), 1.4)
     assert {path: path.stat().st_mtime_ns for path in written.rglob("*")} == before

@@ -36,7 +36,7 @@ def import_log(file: File, run: Run, pattern: Pattern = None) -> None:
     """
     from tracelyze.importing import recordings
 
-    _say(recordings.import_recording(file, run, pattern), run)
+    _say(recordings.import_recording(file, run, pattern).words(), run)
 
 
 @imports.command("tensorboard")
@@ -44,7 +44,7 @@ def import_tensorboard(file: File, run: Run) -> None:
     """Import the scalars of a TensorBoard event file, or of a folder of them (as `import log` does)."""
     from tracelyze.importing import recordings
 
-    _say(recordings.import_recording(file, run), run)
+    _say(recordings.import_recording(file, run).words(), run)
 
 
 @imports.command("kineto")

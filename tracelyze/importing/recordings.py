@@ -14,7 +14,7 @@ from tracelyze.formatting import plural
 from tracelyze.importing.dumps import flight_recorder, memory_snapshot
 from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
 from tracelyze.importing.reading import PACKED, head_of, without_colors
-from tracelyze.importing.run_builder import Log, write_run
+from tracelyze.importing.run_builder import Imported, Log, write_run
 from tracelyze.importing.surroundings import beside
 from tracelyze.importing.trackers import (
     archived,
@@ -130,18 +130,28 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
-    """Make the run directory `run` of what lies at `path`; returns sentences on what was imported.
+def import_recording(path: Path, run: Path, pattern: str | None = None) -> Imported:
+    """Make the run directory `run` of what lies at `path`; returns what was imported.
 
     InputError, one line, if it cannot be read, or is none of the formats that can.
     """
+    return make_run(must_be_known(path, find(path, pattern)), run)
+
+
+def must_be_known(path: Path, found: Recording | None) -> Recording:
+    """What was found at `path`. InputError, one line, if nothing is there, or none of the formats that can be read."""
     if not path.exists():
         raise InputError(Cause.NO_SUCH_PATH, f"{path}: No such file or directory; give the path of a recording")
-    recording = find(path, pattern)
-    if recording is None:
+    if found is None:
         raise InputError(Cause.UNKNOWN_RECORDING, f"{path}: {unreadable(path)}")
-    said = write_run(recording.read(recording.path), run)
-    return "\n".join([f"read as {recording.title}", said, *([recording.note] if recording.note else [])])
+    return found
+
+
+def make_run(recording: Recording, run: Path) -> Imported:
+    """Make the run directory `run` of a recording. InputError, one line, if it cannot be read."""
+    made = write_run(recording.read(recording.path), run)
+    notes = (*made.notes, recording.note) if recording.note else made.notes
+    return replace(made, title=recording.title, notes=notes)
 
 
 def unreadable(path: Path) -> str:

@@ -48,15 +48,39 @@ class Log:
     ranks: Mapping[int, Mapping[str, list[dict[str, Any]]]] = field(default_factory=dict)
 
 
-def write_run(log: Log, run: Path) -> str:
-    """Make the run directory `run` from `log`; returns a sentence on what it holds.
+@dataclass(frozen=True)
+class Imported:
+    """What became a run directory: how many rows, and what the user should know of it.
+
+    `title`: what was read; `columns`: our names with the log's; `ranks`: how many ranks, of a format that has nothing
+    but their dumps.
+    """
+
+    steps: int = 0
+    evals: int = 0
+    ranks: int = 0
+    columns: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    title: str = ""
+
+    def words(self) -> str:
+        """A line on what was read, one on what was made of it, and the notes."""
+        used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in self.columns.items())
+        made = f"imported {self.steps} steps and {self.evals} evaluations" + (f": {used}" if used else "")
+        if self.ranks:
+            made = f"imported the dumps of {plural(self.ranks, 'rank')}"
+        return "\n".join([f"read as {self.title}", made, *self.notes])
+
+
+def write_run(log: Log, run: Path) -> Imported:
+    """Make the run directory `run` from `log`; returns what it holds.
 
     InputError if the log has no steps or nothing that speaks of a training, or if `run` cannot be made.
     """
     source = {"kind": log.kind, "file": str(log.file), **log.facts}
     if log.ranks:
         write_tables(run, sorted(log.ranks.items()), source)
-        return "\n".join([f"imported the dumps of {plural(len(log.ranks), 'rank')}", *log.notes])
+        return Imported(ranks=len(log.ranks), notes=log.notes)
     rows, numbering = numbered(log.rows)
     chosen = plan(rows)
     if not log.of_training and not any(log.tables.values()):
@@ -64,11 +88,12 @@ def write_run(log: Log, run: Path) -> str:
     tables = _tables(rows, chosen, chosen.step) if chosen.step else {}
     tables = {name: tables.get(name, []) + list(log.tables.get(name, [])) for name in {*tables, *log.tables}}
     write_tables(run, [(0, tables)], source | {"columns": chosen.named()})
-    used = ", ".join(f"{ours} from {theirs}" if ours != theirs else ours for ours, theirs in chosen.named().items())
-    steps, evals = len(tables.get("steps", [])), len(tables.get("evals", []))
-    said = f"imported {steps} steps and {evals} evaluations" + (f": {used}" if used else "")
-    notes = [*log.notes, *([f"{log.file}: {numbering}"] if numbering else [])]
-    return "\n".join([said, *notes])
+    return Imported(
+        steps=len(tables.get("steps", [])),
+        evals=len(tables.get("evals", [])),
+        columns=chosen.named(),
+        notes=(*log.notes, *([f"{log.file}: {numbering}"] if numbering else [])),
+    )
 
 
 def write_tables(
