@@ -88,19 +88,22 @@ def program_of(line: str) -> tuple[str, str] | None:
 def values_of(line: str) -> Numbers:
     """Step and values in a line by name; empty if it has no step. `1,234` is a number, `(12.3%)` belongs to none."""
     place = _place(line)
-    evaluated = _EVALUATED.search(line) is not None
-    if not place and not evaluated:
+    if not place and not _EVALUATED.search(line):
         return {}
+    found = _measured(line)
+    whole = found.get("global_step")  # an iteration may begin anew with every epoch
+    return {**found, **place} if whole is None else {**found, "step": whole}
+
+
+def _measured(line: str) -> Numbers:
+    """The values that a line names, wherever in a training it stands."""
     found: Numbers = {}
     for match in [*_SPACED.finditer(line), *_PAIR.finditer(line)]:
         name, value = _named(match[1]), number(match[2])
         found[name] = value / 1e3 if value is not None and _in_milliseconds(match) else value
     if "loss train" in found and "val" in found:
         found["val_loss"] = found.pop("val")
-    if evaluated:
-        found = _of_validation(line, found)
-    whole = found.get("global_step")  # an iteration may begin anew with every epoch
-    return {**found, **place} if whole is None else {**found, "step": whole}
+    return _of_validation(line, found) if _EVALUATED.search(line) else found
 
 
 def _in_milliseconds(match: re.Match[str]) -> bool:
@@ -213,11 +216,8 @@ class _Rows:
         return bar is not None and bar[1] == bar[2] and self._epoch is not None
 
     def means_of_epoch(self, line: str) -> Numbers:
-        """The values of Keras' bar at the end of an epoch, which numbers no step; empty for any other line.
-
-        Only a line that numbers a step has its values read: this one gets a step, which `add` takes away.
-        """
-        values = values_of(f"step: 0 - {line}") if self.epoch_ended(line) else {}
+        """The values of Keras' bar at the end of an epoch, which numbers no step; empty for any other line."""
+        values = _measured(line) if self.epoch_ended(line) else {}
         return values if _speaks(values) else {}
 
     def add(self, values: Numbers, line: str) -> None:
