@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache, partial
 
 Row = Mapping[str, float | None]
 
@@ -48,7 +48,7 @@ _REWARD = re.compile(
 )
 _NO_SET = frozenset(("total", "mean", "average", "avg", "lm", "nll", "ce", "epoch", "at", "iteration"))
 _BEHIND_A_LOSS = frozenset(("epoch", "step", "value", "total", "mean", "average", "avg"))
-_UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
+_OTHER = max(map(len, _NAMES.values()))  # place of a name that stands in none of the lists (`ctc_loss`): behind all
 _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curve of the run
 
 
@@ -56,15 +56,27 @@ _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curv
 class Meaning:
     """What a column holds: `column` is one of ours or "", `phase` train, eval or test, `set` an evaluated set's name.
 
-    `rank`: how well the name fits, 0 is best. `explicit`: the name says its phase; `metric` is it without.
+    `place`: of the name among those of its column, the plainest first. `explicit`: the name says its phase; `metric` is
+    it without.
     """
 
     column: str
     phase: str
-    set: str
-    rank: int
+    set: str = ""
+    place: int = 0
+    _: KW_ONLY
     explicit: bool
     metric: str
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """How well the name fits, the least is best: of two like ones the one that says no phase."""
+        return self.place, self.explicit
+
+    @property
+    def plain(self) -> bool:
+        """Whether the name says plainly what it is."""
+        return self.place < _OTHER
 
 
 @dataclass(frozen=True)
@@ -100,18 +112,18 @@ def meaning(name: str) -> Meaning:
     phase, rest = _phase(_without_namespace(words))
     rest = _without_namespace(rest)
     text, explicit = " ".join(rest), phase != ""
-    metric = _without_phase(name) if explicit else name
+    means = partial(Meaning, explicit=explicit, metric=_without_phase(name) if explicit else name)
     if phase in ("eval", "test"):
         held = _evaluated_set(rest)
-        return Meaning("" if held is None else "loss", phase, held or "", 0, True, metric)
+        return means("" if held is None else "loss", phase, held or "")
     for ours, theirs in _NAMES.items():
         if text in theirs:
-            return Meaning(ours, "train", "", 2 * theirs.index(text) + explicit, explicit, metric)
+            return means(ours, "train", place=theirs.index(text))
     if re.fullmatch(r"lr [a-z0-9 ]+|lr0|learning rate [a-z0-9 ]+", text):
-        return Meaning("lr", "train", "", 100, explicit, metric)
+        return means("lr", "train", place=_OTHER)
     if rest and rest[-1] in ("loss", "losses") and len(rest) <= 4 and not _PARTS & set(rest):
-        return Meaning("loss", "train", _evaluated_set(rest) or "", _UNKNOWN + explicit, explicit, metric)
-    return Meaning("", "train", "", 0, explicit, metric)
+        return means("loss", "train", _evaluated_set(rest) or "", place=_OTHER)
+    return means("", "train")
 
 
 def plan(rows: Sequence[Row]) -> Plan:
@@ -236,7 +248,7 @@ def _steps_of(names: Iterable[str], step: str | None, rows: Sequence[Row]) -> di
 
 
 def _training_loss(candidates: list[str], names: Mapping[str, Meaning], rows: Sequence[Row]) -> str | None:
-    plain = sorted((n for n in candidates if names[n].rank < _UNKNOWN), key=lambda n: names[n].rank)
+    plain = sorted((n for n in candidates if names[n].plain), key=lambda n: names[n].rank)
     if not plain:
         return candidates[0] if len(candidates) == 1 else None
     last = {name: max((i for i, row in enumerate(rows) if row.get(name) is not None), default=-1) for name in plain}
