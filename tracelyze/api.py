@@ -116,7 +116,7 @@ def _diagnose_recording(path: Path, pattern: str | None, choice: _Choice, surrou
         return choice.of_traces(path)  # which says why it is none
     recording = recordings.must_be_known(path, found)
     if recording.console:
-        from tracelyze.importing.surroundings import beside
+        from tracelyze.importing.job_logs import beside
 
         surroundings = [*surroundings, *beside.own(recording.path)]
     with tempfile.TemporaryDirectory(prefix="tracelyze-") as folder:
@@ -132,7 +132,7 @@ def _beside(path: Path, given: Sequence[str | Path]) -> Sequence[Beside]:
     paths = [*map(Path, given), *([folder] if folder.is_dir() else [])]
     if not paths:
         return ()
-    from tracelyze.importing.surroundings import beside
+    from tracelyze.importing.job_logs import beside
 
     return beside.read(paths)
 

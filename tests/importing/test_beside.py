@@ -12,7 +12,7 @@ import tracelyze
 from tracelyze import cli
 from tracelyze.errors import InputError
 from tracelyze.fleet import discovery
-from tracelyze.importing.surroundings import beside, xids
+from tracelyze.importing.job_logs import beside, xids
 
 KERNEL = """\
 [ 7063.243710] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=986

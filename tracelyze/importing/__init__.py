@@ -7,4 +7,5 @@ import it, nor does it import them: both know the run directory only.
 
 Begin with `recordings`, which finds out what a file or folder is. A format's `read` fills a `Log` with the columns as
 they are called there, `columns` says what each means, and `run_builder.write_run` makes a run directory of it.
+What `job_logs` reads becomes no run: a diagnosis joins it to one.
 """

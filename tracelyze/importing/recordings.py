@@ -12,10 +12,10 @@ from tracelyze import schema
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing.dumps import flight_recorder, memory_snapshot
+from tracelyze.importing.job_logs import beside
 from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
 from tracelyze.importing.reading import PACKED, head_of, without_colors
 from tracelyze.importing.run_builder import Imported, Log, write_run
-from tracelyze.importing.surroundings import beside
 from tracelyze.importing.trackers import (
     archived,
     databases,

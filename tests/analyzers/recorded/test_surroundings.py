@@ -13,7 +13,7 @@ import pytest
 
 from tracelyze.analyzers import diagnose
 from tracelyze.diagnosis import Diagnosis, Exit
-from tracelyze.importing.surroundings import beside
+from tracelyze.importing.job_logs import beside
 
 ZERO = datetime(2024, 4, 20, 9, 0, 0, tzinfo=UTC).timestamp()  # of a run whose last row is 20 s later
 BOOT = 7000.0  # when the run began, in seconds since boot

@@ -10,8 +10,8 @@ from pathlib import Path
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing import reading
+from tracelyze.importing.job_logs import kernel_log, slurm_log, stack_dumps
 from tracelyze.importing.run_builder import Log
-from tracelyze.importing.surroundings import kernel_log, slurm_log, stack_dumps
 from tracelyze.schema import outside
 
 _MOST_EVENTS = 10_000

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tracelyze.formatting import size
-from tracelyze.importing.surroundings import xids
+from tracelyze.importing.job_logs import xids
 from tracelyze.schema import outside
 
 _LEVEL = r"(?:<\d{1,3}>|\w+ *:\w+ *: )?"  # dmesg -r, dmesg -x
