@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tracelyze
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.signals import SIGNALS
-from tracelyze.collectors.signals.signal import STEP_EVENTS, Signal
+from tracelyze.collectors.signals.events import EVENTS, STEP_EVENTS, Events
+from tracelyze.collectors.signals.signal import Signal
+
+BESIDE_DISPATCH = {"every_second"}  # which a thread of its own calls (recording/sampling.py)
 
 
 def define(**members: Any) -> type[Signal]:
@@ -37,6 +45,40 @@ def test_a_signal_that_listens_to_steps_says_what_becomes_of_its_columns_when_th
     parent = define(after_step=fill, needs_every_step=True)
     type("Derived", (parent,), {"name": "derived"})
     define(every_second=fill)
+
+
+def given(method: Any) -> list[str]:
+    """The names of what a method takes, without self."""
+    return list(inspect.signature(method).parameters)[1:]
+
+
+def fired() -> Iterator[tuple[str, int, str]]:
+    """Each place in the package that fires an event: which one, how much it gives, and where."""
+    package = Path(tracelyze.__file__).parent
+    for room in ("collectors", "integrations"):
+        for file in sorted((package / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                if named and node.func.attr in ("fire", "dispatch") and isinstance(node.args[0], ast.Constant):
+                    assert not any(isinstance(one, ast.Starred) for one in node.args), f"{file}:{node.lineno}"
+                    yield node.args[0].value, len(node.args) - 1, f"{file}:{node.lineno}"
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_signal_accepts_what_an_event_gives(event: str) -> None:
+    declared = given(getattr(Events, event))
+    for kind in SIGNALS:
+        method = getattr(kind, event, None)
+        if method is not None:
+            inspect.signature(method).bind(None, *declared)
+            assert given(method) == declared, f"{kind.__name__}.{event}: the parameters of events.Events.{event}"
+
+
+def test_every_event_is_fired_with_what_it_declares() -> None:
+    places = list(fired())
+    assert {event for event, _, _ in places} | BESIDE_DISPATCH == set(EVENTS)
+    for event, count, place in places:
+        assert count == len(given(getattr(Events, event))), f"{place} fires {event}"
 
 
 def always_in_the_way(kind: type[Signal]) -> list[str]:

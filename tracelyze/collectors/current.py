@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing and pathlib take as long to import as Python takes to start
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import Any, Protocol
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
         @property
         def ended(self) -> bool: ...
 
-        def logged(self, *said: Any) -> None: ...
+        def logged(
+            self, unnamed: tuple[Any, ...], values: Mapping[str, Any], batch: Any, phase: Any, step: Any
+        ) -> None: ...
 
         def fire(self, event: str, *args: Any) -> None: ...
 

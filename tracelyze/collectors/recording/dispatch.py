@@ -14,7 +14,8 @@ from tracelyze.collectors.cadence.budget import TIMED_EVERY, TIMED_FIRST, Meter
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.signals.context import PausableSignal
-from tracelyze.collectors.signals.signal import EVENTS, STEP_EVENTS, Signal
+from tracelyze.collectors.signals.events import EVENTS, STEP_EVENTS
+from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 SWITCHED = 16  # steps after those of an optimizer that is new, or was not met for long, in which no signal may pause

@@ -7,7 +7,7 @@ it at the first backward, or at an exception before that. Launchers and loader w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -152,7 +152,7 @@ class Recorder:
         overhead.seconds = before + perf_counter() - begin
 
     @never_raises
-    def logged(self, *said: Any) -> None:
+    def logged(self, unnamed: tuple[Any, ...], values: Mapping[str, Any], batch: Any, phase: Any, step: Any) -> None:
         """The script called `tracelyze.log`, on whatever thread. That alone is reason to write a folder."""
         if not self.opened:
             if self.torch.utils.data.get_worker_info() is not None:
@@ -160,7 +160,7 @@ class Recorder:
             self.open()
         self.progress.log_calls += 1
         begin = perf_counter()
-        self.dispatcher.dispatch("logged", *said)
+        self.dispatcher.dispatch("logged", unnamed, values, batch, phase, step)
         self.guard.overhead.seconds += perf_counter() - begin
 
     @never_raises

@@ -1,56 +1,4 @@
-"""What a signal is: a class whose methods are named after the events of a training that it listens to.
-
-forward(call, args, kwargs)       an outermost module call returned (program/call.py), with what it was given; () and
-                                  {} for one that was skipped (see below): `call.given` refers to what is left of it
-settled(call, trained)            it is known whether a backward ran through that call's output; in order
-passed_over(calls)                calls without autograd, in a row, of a step that was skipped (see below): each is like
-                                  one that was settled before
-loss(value)                       a loss function returned (a scalar tensor)
-loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
-seeded(name)                      a global generator of random numbers was seeded: "python", "numpy"
-checkpointed_in_vain(function)    reentrant checkpointing of this function was given no tensor that needs a gradient
-filled(tensor)                    a function of torch.nn.init filled it with random numbers
-state_taken(module, state)        a module handed out its weights by name
-state_loading(module, given)      it is about to take in those of `given`
-state_loaded(module, given, result)      and has: what was missing and unexpected
-vectors_taken(module)             an embedding was made of vectors that it was given: from_pretrained returned
-pretrained(module, missing)       from_pretrained of a library has set the weights of a model, but for these names
-file_saved(content, name)         torch.save has written an object into a file of this name
-file_loaded(content, name)        torch.load has read one
-state_restored(role, owner)       an optimizer, scheduler or scaler took in a state: its load_state_dict returned
-scheduled(scheduler, inner, given)
-                                  a learning-rate scheduler stepped, given this; inner: another scheduler made it
-before_backward(roots)            torch.autograd.backward was called with these tensors: a tuple, () where backward was
-                                  called with something else, or was skipped (see below)
-after_backward(roots)             and returned
-clips_values(parameters)          their gradients are about to be clipped, by value or another norm than L2
-clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
-scale(original, scaled)           GradScaler.scale returned `scaled` for `original`
-unscale(scaler, optimizer)        GradScaler.unscale_ returned
-scaler_step(scaler)               GradScaler.step was called
-loader_made(loader)               a DataLoader was constructed
-iterate(loader, iterator)         iter(DataLoader) returned an iterator
-fetching(loader, iterator, page)  after that: where its workers leave their notes (program/fetches.py), None without
-waiting(iterator)                 the script asks it for a batch
-batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
-exhausted(iterator)               it had no more
-turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
-before_first_step(tracked)        an optimizer's step was called for the first time; before_step follows
-before_step(tracked)              an optimizer's step was called
-first_step(tracked)               and returned, for the first time; after_step follows
-after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
-opened()                          the process trains: it gets a folder, and its threads are about to start
-every_second(row)                 on a thread of ours: fill a row of the table samples, or write rows of your own
-logged(unnamed, values, batch, phase, step)   `tracelyze.log` was called, on any thread
-reported(logger, values)          the program handed numbers by name to a logger (hooks/loggers.py)
-evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
-evaluation_ends()                 and that it is over
-finished()                        the program ends
-
-The steps of a loop that has settled are skipped (recording/fast_path): no signal is called. Where such a step turns out
-to be unlike those before it, the events that were skipped of it are dispatched after all, late. What the program gave
-to a call or a backward is gone by then; the loss of that backward is `program.backwards.running.value`, a float.
-"""
+"""What a signal is: a class whose methods are named after the events (signals/events.py) that it listens to."""
 
 from __future__ import annotations
 
@@ -60,16 +8,8 @@ from typing import Any, ClassVar
 
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.events import EVENTS, STEP_EVENTS
 
-EVENTS = (
-    "forward", "settled", "passed_over", "loss", "loss_call", "before_backward", "after_backward", "clips_values",
-    "clip", "scale", "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
-    "exhausted", "before_first_step", "before_step", "first_step", "after_step", "opened", "every_second", "logged",
-    "scheduled", "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored",
-    "vectors_taken", "pretrained", "file_saved", "file_loaded", "reported", "evaluation_begins", "evaluation_ends",
-    "checkpointed_in_vain", "finished",
-)  # fmt: skip
-STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")
 
 
@@ -106,7 +46,7 @@ class Signal:
     `guard_columns` are those of the copied columns that `guard_values` reads as a backward begins: where one has
     changed, the step is not skipped.
 
-    A public method is one of EVENTS or overrides one of this class; the names of all others begin with an underscore.
+    A public method is one of `Events` or overrides one of this class; the names of all others begin with an underscore.
     """
 
     name: ClassVar[str]
