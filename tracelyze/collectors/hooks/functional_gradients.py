@@ -133,7 +133,7 @@ def install(torch: Any, find_recorder: Callable[[], Recorder]) -> None:
     calling, within = local, private_names.find(torch, private_names.TRANSFORMS)
 
     def unwatched() -> bool:
-        return bool(in_dynamo() or compiling._is_compiling_flag or calling.backward or (within and within()))
+        return bool(in_dynamo() or compiling._is_compiling_flag or calling.backwards_unseen or (within and within()))
 
     original = torch.autograd.grad
 

@@ -313,12 +313,12 @@ def _backward(torch: Any) -> None:
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
+        if in_dynamo() or compiling._is_compiling_flag or calling.backwards_unseen or current_graph_task() != -1:
             return original(*args, **kwargs)
         tensors = args[0] if args else kwargs.get("tensors")
         fast_path, progress, watch = this_thread.fast_path, None, calling.watch
         try:
-            calling.backward, calling.watch = True, False  # what is called within recomputes activations
+            calling.backwards_unseen, calling.watch = True, False  # what is called within recomputes activations
             retains_graph = kwargs.get("retain_graph", args[2] if len(args) > 2 else None) is True
             if fast_path is not None and fast_path.on and fast_path.backward_begins(tensors, retains_graph):
                 progress = fast_path.progress
@@ -337,7 +337,7 @@ def _backward(torch: Any) -> None:
             leave_no_frame(error)
             raise
         finally:
-            calling.backward, calling.watch = False, watch
+            calling.backwards_unseen, calling.watch = False, watch
             if progress is not None:
                 progress.in_backward = False
 

@@ -1,4 +1,4 @@
-"""What this thread is calling: the outermost module, who watches the modules in it, a backward."""
+"""What this thread is calling: the outermost module, who watches the modules in it, whether backwards are seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class _Local(threading.local):
     watch: Any = None
     """Who watches the modules that are called within `root` (signals.context.ModuleWatch); False if nobody does."""
 
-    backward = False  # inside torch.autograd.backward on this thread
+    backwards_unseen = False
+    """A backward that begins now is none of the training's own: it is within one (reentrant checkpointing), or within
+    calls that are not recorded."""
+
     clipping = False  # inside one of torch's functions that clip: one calls another
     optimizer_stepped = False
     kept: int | None = None
@@ -30,11 +33,11 @@ local = _Local()
 @contextlib.contextmanager
 def unrecorded(progress: Progress, losses: LossSampling) -> Iterator[None]:
     """Calls of modules, losses and backwards on this thread are no part of the training within it."""
-    watch, backward = local.watch, local.backward
+    watch, unseen = local.watch, local.backwards_unseen
     counts = progress.dropouts, progress.statistics, losses.count, losses.next
     try:
-        local.watch, local.backward, losses.next = False, True, math.inf
+        local.watch, local.backwards_unseen, losses.next = False, True, math.inf
         yield
     finally:
-        local.watch, local.backward = watch, backward
+        local.watch, local.backwards_unseen = watch, unseen
         progress.dropouts, progress.statistics, losses.count, losses.next = counts
