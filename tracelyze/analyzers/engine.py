@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tracelyze.analyzers.kineto.rule import TraceRule
+    from tracelyze.diagnosis import Picture, Verdict
     from tracelyze.schema.outside import Beside
 
 __all__ = ["Mapper", "diagnose", "run_check"]
@@ -92,7 +93,8 @@ def diagnose(
     profiled = judged.windows.judge([rule.id for rule in extra], thresholds or {}, judged.nothing)
     if beside:
         judged.notes += surroundings.join(outcomes, judged.peers, source.manifest, beside)
-    diagnosis = _put_together(judged, outcomes, profiled, (chosen, extra), picture)
+    checked: list[Rule | TraceRule] = [*chosen, *(rule for rule in extra if rule.id not in judged.answers)]
+    diagnosis = _put_together(judged, checked, _with_profiled(outcomes, profiled), picture=picture)
     if rules is None:
         diagnosis.run.notes.extend(extensions.problems())
     return diagnosis
@@ -220,57 +222,80 @@ class _Reduction:
         return again[found.place].charts if isinstance(again, list) and found.place < len(again) else []
 
 
-def _put_together(
-    judged: _Reduction,
-    outcomes: Mapping[str, Outcome],
-    profiled: Mapping[str, Outcome],
-    rules: tuple[Sequence[Rule], Sequence[TraceRule]],
-    picture: bool,
-) -> Diagnosis:
-    """The diagnosis from the answers of the rules (`rules`: those for recorded steps, and for profiler traces)."""
+def _with_profiled(outcomes: Mapping[str, Outcome], profiled: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    """The answers of all rules: those on recorded steps, joined by those on profiled ones."""
     from tracelyze.analyzers.windows import joined
 
-    source, facts, windows = judged.source, judged.facts, judged.windows
-    answers = dict(outcomes) | {
-        rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()
-    }
-    checked: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
+    both = {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
+    return dict(outcomes) | both
+
+
+def _put_together(
+    judged: _Reduction, checked: Sequence[Rule | TraceRule], answers: Mapping[str, Outcome], *, picture: bool
+) -> Diagnosis:
+    """The diagnosis from the answers of the rules that were asked (`checked`)."""
+    source, facts = judged.source, judged.facts
     facts_of_run = facts.run(source.path, source.manifest, judged.notes)
+    findings, answers = _explained(checked, answers, facts_of_run.steps)
+    command = overview.command_of(source.manifest)
+    shown, charts = _pictures(judged, findings, picture)
+    verdict, reason = _verdict(judged, checked, answers, findings)
+    return Diagnosis(
+        replace(facts_of_run, notes=[*facts_of_run.notes, *clocks.notes(judged.ends), *judged.windows.notes]),
+        verdict,
+        findings,
+        [selection.check_of(rule, answers[rule.id], command) for rule in checked],
+        charts,
+        __version__,
+        picture=shown,
+        verdict_reason=reason,
+        ranks=[*ends.of(facts.died), *agreement.of(judged.portraits)],
+    )
+
+
+def _explained(
+    rules: Sequence[Rule | TraceRule], answers: Mapping[str, Outcome], steps: int
+) -> tuple[list[Finding], dict[str, Outcome]]:
+    """The findings with their causes, in order, and the answers; another name for a certain cause counts as skipped."""
     found = [
         replace(finding, title=context.fitted(finding.title))
-        for rule in checked
+        for rule in rules
         for finding in _findings(answers[rule.id])
     ]
-    renamed = causality.other_names(found, checked, facts_of_run.steps)
-    answers |= {
+    renamed = causality.other_names(found, rules, steps)
+    skipped: dict[str, Outcome] = {
         effect: Skipped(f"{cause}, which is certain, explains what it sees: {row.why}", "not-applicable")
         for effect, (cause, row) in renamed.items()
     }
     found = [finding for finding in found if finding.rule not in renamed]
-    findings = causality.order(causality.explain(found, checked, facts_of_run.steps))
-    command = overview.command_of(source.manifest)
-    checks = [selection.check_of(rule, answers[rule.id], command) for rule in checked]
-    shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
-    notes = [*facts_of_run.notes, *clocks.notes(judged.ends), *windows.notes]
-    partial = facts.why_partial()
-    said = " ".join(filter(None, (partial, facts.why_little())))
+    return causality.order(causality.explain(found, rules, steps)), {**answers, **skipped}
+
+
+def _verdict(
+    judged: _Reduction,
+    rules: Sequence[Rule | TraceRule],
+    answers: Mapping[str, Outcome],
+    findings: list[Finding],
+) -> tuple[Verdict, str]:
+    """The verdict, and why it is unknown, or why it rests on little."""
+    partial = judged.facts.why_partial()
     unknown = (
-        facts.why_unknown(judged.notes)
-        or _why_unchecked(checked, answers)
-        or (partial and _unless_followed(partial, checked, answers))
+        judged.facts.why_unknown(judged.notes)
+        or _why_unchecked(rules, answers)
+        or (partial and _unless_followed(partial, rules, answers))
     )
     verdict = causality.verdict_of(findings, unknown)
-    return Diagnosis(
-        replace(facts_of_run, notes=notes),
-        verdict,
-        findings,
-        checks,
-        [*profiled_charts, *facts.charts(findings)],
-        __version__,
-        picture=shown,
-        verdict_reason=unknown if verdict == "unknown" else said if verdict in ("ok", "info") else "",
-        ranks=[*ends.of(facts.died), *agreement.of(judged.portraits)],
-    )
+    if verdict == "unknown":
+        return verdict, unknown
+    said = " ".join(filter(None, (partial, judged.facts.why_little())))
+    return verdict, said if verdict in ("ok", "info") else ""
+
+
+def _pictures(judged: _Reduction, findings: Sequence[Finding], picture: bool) -> tuple[Picture | None, list[Chart]]:
+    """What a page shows of profiled steps, and all charts that belong to no finding."""
+    wanted = picture and judged.windows.found
+    shown, profiled = judged.windows.picture() if wanted else (None, [])
+    return shown, [*profiled, *judged.facts.charts(findings)]
 
 
 def _why_unchecked(rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Outcome]) -> str:
