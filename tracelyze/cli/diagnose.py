@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,41 +107,73 @@ def diagnose(
     --format other than text, or with -o, only what was asked for is written. A folder of runs is listed with their
     verdicts.
     """
-    from tracelyze import reports
-
-    files = output or []
-    for file in files:
-        reports.format_of(file)
+    wanted = _Wanted(format, output or [], no_html, full)
+    wanted.must_be_possible()
     allow(max_gib)
     settings = _settings(config, _identifiers(select), _identifiers(ignore))
-    page = not no_html and not files and format is Format.text
-    drawn = page or format is Format.html or any(reports.format_of(file) == "html" for file in files)
     if run is None:
         run = several_runs.newest()
         several_runs.say_which(run)
     if several_runs.runs_in(run) and not (run / schema.RUN_FILE).is_file():
         if beside:
             raise InputError(Cause.WRONG_OPTION, f"{run}: --beside goes with one run; name one of these")
-        _list(run, settings, files, format, fail_on or [])
-        return
-    with progress.working(f"reading {run}"):
-        diagnosis = _as_configured(run, settings, drawn, pattern, beside or [])
-    for file in files:
-        reports.write(diagnosis, file, full)
-        sys.stderr.write(f"wrote {file}\n")
-    if format is Format.text:
-        emit(_summary(diagnosis))
-        if page:
-            _write_page(diagnosis, run)
+        found = _list(run, settings, wanted)
     else:
-        emit(reports.render(diagnosis, "markdown" if format is Format.md else format.value, full))
-    if any(_reaches(diagnosis, bar) for bar in fail_on or []):
+        with progress.working(f"reading {run}"):
+            found = [_as_configured(run, settings, wanted.drawn, pattern, beside or [])]
+        _write(found[0], run, wanted)
+    if any(_reaches(diagnosis, bar) for diagnosis in found for bar in fail_on or []):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _list(folder: Path, settings: Settings, files: list[Path], format: Format, bars: list[FailOn]) -> None:
-    """A folder of runs, as text: one line a run."""
-    if files or format is not Format.text:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be written of a diagnosis: `format` to stdout, `files`, and by default a page."""
+
+    format: Format
+    files: Sequence[Path]
+    no_html: bool
+    full: bool
+
+    @property
+    def page(self) -> bool:
+        """Whether the page is written that nobody has to ask for."""
+        return not self.no_html and not self.files and self.format is Format.text
+
+    @property
+    def drawn(self) -> bool:
+        """Whether anything shows what only a page shows."""
+        from tracelyze import reports
+
+        return self.page or self.format is Format.html or any(reports.format_of(file) == "html" for file in self.files)
+
+    def must_be_possible(self) -> None:
+        """InputError if the ending of a file names no format."""
+        from tracelyze import reports
+
+        for file in self.files:
+            reports.format_of(file)
+
+
+def _write(diagnosis: Diagnosis, run: Path, wanted: _Wanted) -> None:
+    """The files first, then what goes to stdout, then the page."""
+    from tracelyze import reports
+
+    for file in wanted.files:
+        reports.write(diagnosis, file, wanted.full)
+        sys.stderr.write(f"wrote {file}\n")
+    if wanted.format is Format.text:
+        emit(_summary(diagnosis))
+    else:
+        form = "markdown" if wanted.format is Format.md else wanted.format.value
+        emit(reports.render(diagnosis, form, wanted.full))
+    if wanted.page:
+        _write_page(diagnosis, run)
+
+
+def _list(folder: Path, settings: Settings, wanted: _Wanted) -> list[Diagnosis]:
+    """The diagnoses of a folder of runs, written as text: one line a run."""
+    if wanted.files or wanted.format is not Format.text:
         raise InputError(
             Cause.WRONG_OPTION,
             f"{folder}: a folder of runs is listed as text only; name one of its runs, or use tracelyze fleet",
@@ -149,8 +181,7 @@ def _list(folder: Path, settings: Settings, files: list[Path], format: Format, b
     with progress.working(f"reading the runs in {folder}"):
         text, found = several_runs.listed(folder, lambda run: _as_configured(run, settings, False, None))
     emit(text)
-    if any(_reaches(diagnosis, bar) for diagnosis in found for bar in bars):
-        raise typer.Exit(ExitCode.FINDINGS)
+    return found
 
 
 def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...]) -> Settings:
