@@ -439,7 +439,8 @@ def test_a_rate_that_plateaus_have_cut_to_nothing(make, steps: int, differ: floa
     )
     lines = [
         {"site": 7, "role": "schedule", "file": "a.py", "line": 20, "function": "fit", "source": "s.step(value)"},
-        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit", "source": "s = ReduceLROnPlateau(opt)"},
+        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit",
+         "source": "s = ReduceLROnPlateau(opt)"},
     ]  # fmt: skip
     process = make.process(rates, more={"schedules": [row]}, sites=lines)
     found, _, finding = make.check("learning-rate-schedule", process)
