@@ -15,19 +15,21 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.rule_files import PARTS, RULE_FILES
 from tracelyze import analyzers
 
 FOLDER = Path(analyzers.__file__).parent
 COUNTS = {0, 1, -1, 2}
 FACTORS = {0, 1, -1}
-DECLARE = ("rules", "kineto/rules", "kineto/rule.py")
-"""What says by itself that a run is at fault: numbers are thresholds."""
+DECLARE = ("kineto/rules", "kineto/rule.py")
+"""What says by itself that a run is at fault, as the rules of runs do (`RULE_FILES`): numbers are thresholds."""
 MEASURE = (
     "signatures",
     "computed",
     "statistics",
     "kineto/attribution",
     "evidence",
+    "script",
     "comparing",
     "recorded",
     "causality.py",
@@ -38,8 +40,10 @@ SAME_IN_A_CALL = {"abs", "min", "max", "minimum", "maximum", "float", "int", "sq
 
 
 def files(parts: tuple[str, ...]) -> list[Path]:
+    """The modules of these rooms, and the rules, or what only they use."""
     roots = [FOLDER / part for part in parts]
-    return sorted(path for root in roots for path in ([root] if root.suffix else root.rglob("*.py")))
+    of_rules = RULE_FILES if parts is DECLARE else PARTS
+    return sorted([*of_rules, *(path for root in roots for path in ([root] if root.suffix else root.rglob("*.py")))])
 
 
 def number(node: ast.expr) -> float | None:

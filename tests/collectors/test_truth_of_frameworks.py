@@ -9,7 +9,7 @@ from tests.collectors.test_truth import compared
 from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.rule import Limits
-from tracelyze.analyzers.rules.accumulation import unscaled_accumulation
+from tracelyze.analyzers.rules.accumulation.unscaled_accumulation import rule as unscaled_accumulation
 from tracelyze.diagnosis import Finding
 
 RANK_ENDS = "rank\n"

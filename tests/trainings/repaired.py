@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tracelyze.analyzers.evidence.editing import unknown_names
+from tracelyze.analyzers.script.editing import unknown_names
 
 from .manifest import Training
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence.candidates import dropped
-from tracelyze.analyzers.evidence.editing import own_names, trainer_examples, unknown_names
-from tracelyze.analyzers.evidence.recorded_text import excerpt_of
-from tracelyze.analyzers.evidence.settings import constants, framework_arguments, own_arguments
+from tracelyze.analyzers.script.candidates import dropped
+from tracelyze.analyzers.script.editing import own_names, trainer_examples, unknown_names
+from tracelyze.analyzers.script.recorded_text import excerpt_of
+from tracelyze.analyzers.script.settings import constants, framework_arguments, own_arguments
 from tracelyze.diagnosis import Diff, Finding, Location, Setting
 from tracelyze.formatting import capitalized
 

@@ -10,10 +10,10 @@ import pytest
 from tests.analyzers.sites import applied, sites_of
 from tracelyze.analyzers import context
 from tracelyze.analyzers.computed.schedules import schedulers
-from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import loader_arguments
-from tracelyze.analyzers.evidence.loss import squashed_names
-from tracelyze.analyzers.signatures.states import kept_copies
+from tracelyze.analyzers.rules.checkpoints.snapshot_aliased import kept_copies
+from tracelyze.analyzers.script import edits
+from tracelyze.analyzers.script.editing import loader_arguments
+from tracelyze.analyzers.script.loss import squashed_names
 from tracelyze.diagnosis import Diff
 
 LOOP = """\

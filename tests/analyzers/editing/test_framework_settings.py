@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.settings import framework_arguments
+from tracelyze.analyzers.script.settings import framework_arguments
 from tracelyze.diagnosis import Finding, Location, Setting
 
 

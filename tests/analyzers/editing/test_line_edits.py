@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.script import line_edits
 from tracelyze.diagnosis import Diff, Location
 
 

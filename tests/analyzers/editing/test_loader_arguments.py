@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from tests.analyzers.sites import applied, sites_of
 from tracelyze.analyzers.context import narrowed
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.script.editing import loader_arguments
 from tracelyze.diagnosis import Exit
 
 LOADER = {"loader": 0, "made_at": 1, "batch_size": 8}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.script.editing import loader_arguments
 
 
 @pytest.mark.parametrize(

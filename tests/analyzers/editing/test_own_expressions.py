@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import applied, sites_of
-from tracelyze.analyzers.evidence.editing import own_expressions
-from tracelyze.analyzers.evidence.editing.feeding import own_iterators
+from tracelyze.analyzers.rules.ending.stops_short import own_iterators
+from tracelyze.analyzers.script.editing import own_expressions
 
 
 def placed(make: Any, source: str, text: str) -> tuple[Any, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.gradients import nonfinite_remedy
-from tracelyze.analyzers.evidence.editing import own_names, trainer_examples
+from tracelyze.analyzers.rules.nonfinite.loss_nonfinite import nonfinite_remedy
+from tracelyze.analyzers.script.editing import own_names, trainer_examples
 from tracelyze.diagnosis import Location
 
 EPOCHS = """\

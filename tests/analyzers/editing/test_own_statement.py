@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.computed.schedules import own_rates
-from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.optimizers import empty_groups, one_clip, shared_tensors
+from tracelyze.analyzers.rules.clipping.clip_per_microbatch import one_clip
+from tracelyze.analyzers.rules.updates.frozen_parameters import empty_groups
+from tracelyze.analyzers.rules.updates.shared_parameter_two_optimizers import shared_tensors
+from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
 

@@ -8,19 +8,16 @@ import pytest
 
 from tests.analyzers.sites import placed, sites_of
 from tracelyze.analyzers import context
-from tracelyze.analyzers.computed.schedules import units, zero_rates
-from tracelyze.analyzers.evidence import drawn_timesteps
-from tracelyze.analyzers.evidence.datasets import masked_by_id
-from tracelyze.analyzers.evidence.editing import own_copies, trainer_examples
-from tracelyze.analyzers.evidence.editing.optimizers import one_clip
-from tracelyze.analyzers.evidence.editing.remade import (
-    everywhere,
-    frameworks,
-    validating,
-)
-from tracelyze.analyzers.evidence.editing.remade.precision import regions
-from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rules import RULES
+from tracelyze.analyzers.rules.clipping.clip_per_microbatch import one_clip
+from tracelyze.analyzers.rules.finetuning.eos_never_target import masked_by_id
+from tracelyze.analyzers.rules.finetuning.reference_is_policy import own_copies
+from tracelyze.analyzers.rules.model.narrow_timesteps import drawn_timesteps
+from tracelyze.analyzers.rules.updates.learning_rate_schedule import units, zero_rates
+from tracelyze.analyzers.script.editing import trainer_examples
+from tracelyze.analyzers.script.editing.remade import everywhere, frameworks, validating
+from tracelyze.analyzers.script.editing.remade.precision import regions
+from tracelyze.analyzers.script.modes import teachers
 from tracelyze.diagnosis import Diff, Finding
 
 VALIDATED = """\

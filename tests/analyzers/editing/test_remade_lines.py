@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import placed, sites_of
-from tracelyze.analyzers.computed import copies
-from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain
-from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
-from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
-from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, signs, windows
-from tracelyze.analyzers.evidence.editing.remade.precision import products
-from tracelyze.analyzers.signatures import given_up_batches
+from tracelyze.analyzers.rules.evaluation.ema_not_updated import copies
+from tracelyze.analyzers.rules.nonfinite.nonfinite_input import given_up_batches
+from tracelyze.analyzers.rules.precision.autocast_not_applied import products
+from tracelyze.analyzers.rules.updates.frozen_parameters import frozen_in_vain
+from tracelyze.analyzers.rules.updates.shared_parameter_two_optimizers import shared_tensors
+from tracelyze.analyzers.script.editing import own_names, own_statement, unknown_names
+from tracelyze.analyzers.script.editing.remade import crashed, finite, graphs, lines, signs, windows
 from tracelyze.diagnosis import Location
 from tracelyze.testing import SITES
 

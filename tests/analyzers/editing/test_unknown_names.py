@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing import own_loads, own_saves, unknown_names
+from tracelyze.analyzers.rules.checkpoints.resume_discontinuity import own_loads
+from tracelyze.analyzers.script.editing import own_saves, unknown_names
 from tracelyze.diagnosis import Location
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence import called, timing
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.script import called
 from tracelyze.diagnosis import Location
 
 

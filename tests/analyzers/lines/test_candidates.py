@@ -8,11 +8,14 @@ import pytest
 
 from tests.analyzers.sites import applied, sites_of
 from tracelyze.analyzers.computed.schedules import endless_warmups
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, preparing, regions
-from tracelyze.analyzers.evidence.candidates.scaling import fitted, pixels, unread
-from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.rules.data.input_normalization import fitted, pixels, unread
+from tracelyze.analyzers.rules.finetuning.prompt_in_loss import collators
+from tracelyze.analyzers.rules.precision.autocast_not_applied import regions
+from tracelyze.analyzers.rules.reinforcement.zero_advantage import coarse_rewards
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.candidates import preparing
+from tracelyze.analyzers.script.datasets import batch_of_one
 from tracelyze.testing import SITES
 
 FIT = [("loop", 89, "fit", "for xb, yb in batches:"), ("backward", 92, "fit", "loss.backward()")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.evidence.settings import constants
+from tracelyze.analyzers.script.settings import constants
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location, Setting
 from tracelyze.testing import Workshop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.evidence.loss import differences
+from tracelyze.analyzers.rules.objective.loss_broadcast import differences
 
 UPDATE = """\
 def update(net, states, returns):

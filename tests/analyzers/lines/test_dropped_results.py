@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import rules
-from tracelyze.analyzers.evidence.candidates import dropped
+from tracelyze.analyzers.script.candidates import dropped
 from tracelyze.diagnosis import Finding, Location
 from tracelyze.testing import SITES
 

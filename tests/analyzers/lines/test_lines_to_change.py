@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import context
-from tracelyze.analyzers.computed.ranks import own_data
-from tracelyze.analyzers.computed.schedules import units
-from tracelyze.analyzers.computed.splits import copies
-from tracelyze.analyzers.evidence.candidates import preparing
-from tracelyze.analyzers.evidence.editing.optimizers import returned
-from tracelyze.analyzers.evidence.editing.storing import named_parameters
-from tracelyze.analyzers.evidence.ranks import divided_streams
-from tracelyze.analyzers.rules.checkpoints.snapshot_aliased import RULE
-from tracelyze.analyzers.signatures.states import kept_copies
+from tracelyze.analyzers.rules.checkpoints.checkpoint_mismatch import named_parameters
+from tracelyze.analyzers.rules.checkpoints.snapshot_aliased import kept_copies
+from tracelyze.analyzers.rules.checkpoints.snapshot_aliased.rule import RULE
+from tracelyze.analyzers.rules.data.duplicated_batches import divided_streams
+from tracelyze.analyzers.rules.data.train_validation_overlap import copies
+from tracelyze.analyzers.rules.distributed.uneven_batches import own_data
+from tracelyze.analyzers.rules.updates.learning_rate_schedule import units
+from tracelyze.analyzers.script.candidates import preparing
+from tracelyze.analyzers.script.editing.optimizers import returned
 from tracelyze.diagnosis import Finding
 
 

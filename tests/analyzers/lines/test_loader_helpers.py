@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.script.editing import loader_arguments
 
 HEAD = "def make_loader(dataset, batch_size, shuffle=False, drop_last=False):"
 MADE = "    return DataLoader(dataset, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last)"

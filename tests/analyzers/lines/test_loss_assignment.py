@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.evidence.loss import assignment, handed_back
+from tracelyze.analyzers.script.loss import assignment, handed_back
 
 PLAIN = ["out = net(x)", "loss = (out - y).square().mean()", "optimizer.zero_grad()", "loss.backward()"]
 

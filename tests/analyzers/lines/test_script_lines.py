@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import preparing
-from tracelyze.analyzers.evidence.editing import dropout_call
 from tracelyze.analyzers.recorded.run import Process
+from tracelyze.analyzers.rules.evaluation.eval_in_train_mode import dropout_call
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.candidates import preparing
 from tracelyze.testing import SITES
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelyze.analyzers.evidence.settings import framework_arguments
+from tracelyze.analyzers.script.settings import framework_arguments
 
 
 def at(make, source: str, *given: str):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelyze.analyzers.rules.model import constant_output
+from tracelyze.analyzers.rules.model.constant_output import rule as constant_output
 
 STEPS = 400
 OPTIMIZERS = [{"optimizer": n, "name": "AdamW"} for n in (0, 1)]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.rule import Rule, Skipped
-from tracelyze.analyzers.rules.data import input_normalization
-from tracelyze.analyzers.rules.ending import stops_short
-from tracelyze.analyzers.rules.gradients import dead_relu
-from tracelyze.analyzers.rules.model import constant_output
-from tracelyze.analyzers.rules.updates import learning_rate_too_high, update_ratio
+from tracelyze.analyzers.rules.data.input_normalization import rule as input_normalization
+from tracelyze.analyzers.rules.ending.stops_short import rule as stops_short
+from tracelyze.analyzers.rules.gradients.dead_relu import rule as dead_relu
+from tracelyze.analyzers.rules.model.constant_output import rule as constant_output
+from tracelyze.analyzers.rules.updates.learning_rate_too_high import rule as learning_rate_too_high
+from tracelyze.analyzers.rules.updates.update_ratio import rule as update_ratio
 
 STEPS = 400
 

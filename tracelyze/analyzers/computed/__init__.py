@@ -1,4 +1,5 @@
 """Measures that several rules share, each computed from the tables of a run: see the rooms below.
 
-Imports `recorded`, `evidence` and `statistics`; knows no rule.
+A measure of one rule alone lies in the room of that rule. Imports `recorded`, `statistics`, `script` and `evidence`;
+knows no rule.
 """

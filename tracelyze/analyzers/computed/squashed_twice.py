@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.script import line_edits
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import number
 

@@ -1,4 +1,4 @@
-"""What a finding shows: charts, pictures that several rules share, and when something happened in units of the run.
+"""What a finding shows beside its words: charts, pictures that several rules share, and when something happened.
 
-Begin with `timing`. Imports `recorded`.
+Begin with `timing`. Imports `recorded` and `script`.
 """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import called
+from tracelyze.analyzers.script import called
 from tracelyze.diagnosis import Cost
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.script import recorded_text
 from tracelyze.schema import logged_metrics
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.ranks.averaging import not_averaged, unsynced
+from tracelyze.analyzers.rules.distributed.ranks_out_of_sync import not_averaged, unsynced
 
 LOOP = """\
 def fit(model, loader, optimizer):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers.computed.optimization.style import acts
-from tracelyze.analyzers.evidence.datasets import lone_rows
+from tracelyze.analyzers.rules.data.batch_dimension_mismatch import lone_rows
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.computed import copies
+from tracelyze.analyzers.rules.evaluation.ema_not_updated import copies
 
 HEAD = "    @torch.no_grad()\n    def update(self, model):\n"
 TAKEN = "        mean = self.model.state_dict()\n        for key, value in model.state_dict().items():\n"

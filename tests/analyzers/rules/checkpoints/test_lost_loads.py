@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.rules.reinforcement.test_policy_rules import FAR, SAMPLER, STALE, acted
-from tracelyze.analyzers.evidence.candidates import lost_loads
+from tracelyze.analyzers.rules.reinforcement.sampler_mismatch import lost_loads
 
 PLACE = {"file": "a.py", "function": "push"}
 LOAD = {"site": 1, "role": "load_state_dict", "line": 54, "source": "self.net.load_state_dict(state, strict=False)"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.loss.means import summed_losses
+from tracelyze.analyzers.rules.clipping.clipping_always_active import summed_losses
 
 LOSS = """    def loss(self, x, tags, mask):
         per_token = self.token_loss(self.model(x).transpose(1, 2), tags)

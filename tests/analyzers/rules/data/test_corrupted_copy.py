@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.ranks import early_reads
+from tracelyze.analyzers.rules.data.corrupted_copy import early_reads
 
 RULE = "corrupted-copy"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.datasets import one_dataset
-from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
+from tracelyze.analyzers.rules.data.augmented_validation import one_dataset
+from tracelyze.analyzers.script.editing import generator_seeds
 from tracelyze.testing import SITES
 
 MIB = 2**20

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.loss_calls import calls
-from tracelyze.analyzers.computed.data import label_order
-from tracelyze.analyzers.evidence.editing.remade import drawn_orders
+from tracelyze.analyzers.rules.data.no_shuffle import drawn_orders, label_order
 
 
 def test_labels_of_batches_are_shown_as_a_range_only_where_they_differ() -> None:

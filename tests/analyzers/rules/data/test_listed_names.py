@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.datasets import listed_names
+from tracelyze.analyzers.rules.loss.loss_plateau import listed_names
 
 TABLE = 'rows = list(csv.DictReader(open("labels.csv")))'
 KEY = "key=lambda name: int(''.join(filter(str.isdigit, str(name))))"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.datasets import rows_apart
-from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
+from tracelyze.analyzers.script.datasets import rows_apart
+from tracelyze.analyzers.script.datasets.targets import drawn_anew
 
 DRAWN = "order = torch.randperm(len(labels), generator=gen)"
 RANGE = "for lo in range(0, len(order) - size + 1, size):"

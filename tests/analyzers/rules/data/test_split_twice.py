@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.splits import split_twice
+from tracelyze.analyzers.rules.data.train_validation_overlap import split_twice
 
 KEYS = """\
 def main():

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.splits import copies as split_copies
 from tracelyze.analyzers.computed.splits import overlap
+from tracelyze.analyzers.rules.data.train_validation_overlap import copies as split_copies
 
 RULE = "train-validation-overlap"
 TRAIN = {"loader": 0, "dataset": "Subset", "length": 100, "batch_size": 32, "iterable": False, "made_at": 2}

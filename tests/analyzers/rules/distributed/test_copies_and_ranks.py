@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.ranks import own_seeds
+from tracelyze.analyzers.rules.distributed.ranks_out_of_sync import own_seeds
 
 COUNT = 400
 LOOKS = (1, 2, 11, 16, 24, 36)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.candidates import unprepared
-from tracelyze.analyzers.evidence.ranks import batches_of_ranks, early_ranks
+from tracelyze.analyzers.rules.distributed.same_data_on_every_rank import batches_of_ranks, early_ranks, unprepared
 from tracelyze.collectors.program.loading.early_ranks import asked_by
 
 MADE = {"site": 1, "role": "dataloader", "line": 40, "source": "return DataLoader(data, batch_sampler=buckets)"}

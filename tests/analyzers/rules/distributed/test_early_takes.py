@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.ranks.under_way import early_takes
+from tracelyze.analyzers.rules.data.corrupted_copy import early_takes
 
 RULE = "corrupted-copy"
 POST = """

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.signatures.hangs import decisions, rank_table
-from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
-from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
+from tracelyze.analyzers.rules.distributed.rank_hang import decisions, rank_table
+from tracelyze.analyzers.rules.distributed.rank_hang import left_out as left_out_call
+from tracelyze.analyzers.rules.distributed.rank_hang.late_ranks import Call, Rank
 from tracelyze.diagnosis import Exit, Location
 
 LAST = 20.0  # when the last of 400 steps ended

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.ranks.averaging import not_averaged, passed_by
+from tracelyze.analyzers.rules.distributed.ranks_out_of_sync import not_averaged, passed_by
 
 STEP = """\
 def step(self, x, y):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.computed.ranks import clip_norms, own_work
-from tracelyze.analyzers.evidence.ranks import alone
+from tracelyze.analyzers.rules.distributed.clip_differs_by_rank import clip_norms
+from tracelyze.analyzers.rules.distributed.straggler import alone, own_work
 from tracelyze.diagnosis import Exit, Location
 
 COUNT = 200

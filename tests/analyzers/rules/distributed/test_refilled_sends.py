@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.ranks.under_way import refilled_sends
+from tracelyze.analyzers.rules.data.corrupted_copy import refilled_sends
 
 LOOP = """        for part in x.split(4):
             h = self.model(part)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.candidates import unprepared
+from tracelyze.analyzers.rules.distributed.same_data_on_every_rank import unprepared
 
 PREPARES = "model, optimizer, val_loader = acc.prepare(model, optimizer, val_loader)"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.settings import hook_names
+from tracelyze.analyzers.rules.evaluation.ema_not_updated import hook_names
 from tracelyze.diagnosis import Location
 
 OF_LIGHTNING = "self, trainer, pl_module, outputs, batch, batch_idx"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.modes import own_train
+from tracelyze.analyzers.script.modes import own_train
 from tracelyze.diagnosis import Location
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.settings import constants
+from tracelyze.analyzers.script.settings import constants
 
 COUNT = 400
 

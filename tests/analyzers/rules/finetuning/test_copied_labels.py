@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.candidates import copied_labels
+from tracelyze.analyzers.script.candidates import copied_labels
 from tracelyze.diagnosis import Location
 
 LABELS = 'out["labels"] = [list(x) for x in out["input_ids"]]'

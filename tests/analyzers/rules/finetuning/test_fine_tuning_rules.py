@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.targets import per_step
+from tracelyze.analyzers.rules.finetuning.unequal_microbatch_weights import per_step
 
 COUNT = 40
 

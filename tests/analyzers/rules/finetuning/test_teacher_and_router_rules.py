@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing import unknown_names
+from tracelyze.analyzers.script.editing import unknown_names
 
 TEACHER, ROUTER = "teacher-trains", "router-collapse"
 CALL = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing import unknown_names
-from tracelyze.analyzers.evidence.editing.remade import packed_rows
+from tracelyze.analyzers.rules.finetuning.packing_without_boundaries import packed_rows
+from tracelyze.analyzers.script.editing import unknown_names
 from tracelyze.testing import SITES
 
 EOS, BOS, PROMPT = "eos-never-target", "doubled-bos", "prompt-in-loss"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import lines_of
-from tracelyze.analyzers.computed.gradients.explosions import left_out_penalties
+from tracelyze.analyzers.rules.gradients.exploding_gradients import left_out_penalties
 
 STEP = """\
 def gradient_penalty(self, real, fake):

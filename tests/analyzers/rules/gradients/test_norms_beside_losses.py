@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.signatures.spikes import norm_spikes
+from tracelyze.analyzers.rules.gradients.gradient_spikes import norm_spikes
 
 MANY = 1200  # steps
 

@@ -13,8 +13,8 @@ import pytest
 import tracelyze
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.rule import Limits
-from tracelyze.analyzers.rules.loss import loss_spikes
-from tracelyze.analyzers.signatures.spikes import loss_leaps
+from tracelyze.analyzers.rules.loss.loss_spikes import loss_leaps
+from tracelyze.analyzers.rules.loss.loss_spikes import rule as loss_spikes
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "recordings"
 RECORDINGS = Path(os.environ.get("TRACELYZE_RECORDINGS", SHARED))

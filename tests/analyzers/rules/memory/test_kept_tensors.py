@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence import kept_tensors
-from tracelyze.analyzers.evidence.editing.storing import handed_over
 from tracelyze.analyzers.recorded.run import Optimization
+from tracelyze.analyzers.script import kept_tensors
+from tracelyze.analyzers.script.editing.storing import handed_over
 
 LOOP = """\
 for x, y in loader:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing.storing import left_full
+from tracelyze.analyzers.rules.memory.host_memory_leak import left_full
 from tracelyze.collectors.program.lines.assigned.rebinding import left_alone
 
 GROWS = "self.kept[part].append(reading)"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.loss import singular_gradients
+from tracelyze.analyzers.script.loss import singular_gradients
 
 COUNT = 400
 

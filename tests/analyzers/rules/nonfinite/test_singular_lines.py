@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates.attended_rows import MASKED
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.candidates.attended_rows import MASKED
 
 
 @pytest.mark.parametrize(

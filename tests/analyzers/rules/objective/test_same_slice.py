@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.targets import same_slice
+from tracelyze.analyzers.rules.objective.target_in_input import same_slice
 from tracelyze.diagnosis import Location
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.computed import copies
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import loaded_short
-from tracelyze.analyzers.evidence.editing.remade.precision import casts
+from tracelyze.analyzers.rules.evaluation.ema_not_updated import copies
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.candidates import loaded_short
+from tracelyze.analyzers.script.editing.remade.precision import casts
 from tracelyze.diagnosis import Exit, Location
 
 

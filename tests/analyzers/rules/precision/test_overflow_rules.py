@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.settings import constants
+from tracelyze.analyzers.script.settings import constants
 from tracelyze.testing import SITES
 
 COUNT = 400

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import context
-from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.analyzers.rules import RULES
+from tracelyze.analyzers.rules.evaluation.batchnorm_small_batch import group_norms
 
 COUNT = 400
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.evidence.editing.remade import signs
+from tracelyze.analyzers.script.editing.remade import signs
 from tracelyze.diagnosis import Location
 
 ENTROPY, ADVANTAGE, RATIO = "entropy-collapse", "advantage-not-detached", "ratio-always-one"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.sites import lines_of
-from tracelyze.analyzers.computed.policies import repeated_answers
+from tracelyze.analyzers.rules.reinforcement.zero_advantage import repeated_answers
 
 ROLLOUT = """\
 def rollout(self):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.settings import anomaly_detection
+from tracelyze.analyzers.rules.throughput.debug_mode_left_on import anomaly_detection
 
 CALL = "torch.autograd.set_detect_anomaly(True)"
 BY_WORD = 'parser.add_argument("--debug-nan", type=bool, default=False)'

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers.computed.throughput import pace, processor_time
+from tracelyze.analyzers.computed.throughput import pace
+from tracelyze.analyzers.rules.throughput.throughput_decay import processor_time
 
 Row = dict[str, Any]
 COUNT = 600

@@ -437,11 +437,11 @@ def test_a_rate_that_plateaus_have_cut_to_nothing(make, steps: int, differ: floa
     row = scheduler(
         "ReduceLROnPlateau", mode="min", watched_first=2.0, watched_last=0.5, steps=steps, site=7, made_at=8
     )
+    made = "s = ReduceLROnPlateau(opt)"
     lines = [
         {"site": 7, "role": "schedule", "file": "a.py", "line": 20, "function": "fit", "source": "s.step(value)"},
-        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit",
-         "source": "s = ReduceLROnPlateau(opt)"},
-    ]  # fmt: skip
+        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit", "source": made},
+    ]
     process = make.process(rates, more={"schedules": [row]}, sites=lines)
     found, _, finding = make.check("learning-rate-schedule", process)
     assert (found, finding.severity) == ("fired", severity)

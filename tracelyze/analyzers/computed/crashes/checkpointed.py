@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.script.editing import own_statement
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.script.editing.own_statement import OwnStatement
     from tracelyze.diagnosis import Diff, Location
 
 _REENTRANT: Final = re.compile(r"\bcheckpoint(?:_sequential)?\s*\(.*\buse_reentrant\s*=\s*True\b")

@@ -16,10 +16,10 @@ from tracelyze.analyzers.computed.crashes.families import (
     UNREDUCED,
     Family,
 )
-from tracelyze.analyzers.evidence import carried_states
-from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
-from tracelyze.analyzers.evidence.editing import own_command
-from tracelyze.analyzers.evidence.editing.remade import crashed
+from tracelyze.analyzers.script import carried_states
+from tracelyze.analyzers.script.datasets import batch_of_one
+from tracelyze.analyzers.script.editing import own_command
+from tracelyze.analyzers.script.editing.remade import crashed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process

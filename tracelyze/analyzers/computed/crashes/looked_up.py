@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.recorded import deaths
+from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.editing import own_statement
+from tracelyze.analyzers.script.editing.parsed_line import name_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:

@@ -1,5 +1,4 @@
-"""What the model was fed: passes over the data, overlap with validation data, calls of loss functions, stages of a
-curriculum.
+"""What the model was fed: passes over the data, validation, calls of loss functions, texts.
 
 Begin with `passes`.
 """

@@ -11,17 +11,17 @@ import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing.remade import everywhere
-from tracelyze.analyzers.evidence.loss import assignment, handed_back
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
+from tracelyze.analyzers.script.editing.remade import everywhere
+from tracelyze.analyzers.script.loss import assignment, handed_back
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tracelyze.analyzers.evidence.remedy import Remedy
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.script.remedy import Remedy
 
 Row = dict[str, Any]
 COMPILED = "CompiledFunction"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import line_edits, pictures, recorded_text, script_lines
-from tracelyze.analyzers.evidence.editing.remade import lines
-from tracelyze.analyzers.evidence.remedy import example_of
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Passed
+from tracelyze.analyzers.script import line_edits, recorded_text, script_lines
+from tracelyze.analyzers.script.editing.remade import lines
+from tracelyze.analyzers.script.remedy import example_of
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 

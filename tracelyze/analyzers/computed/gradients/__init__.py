@@ -1,4 +1,1 @@
-"""What the gradients were: by layer, unit and tensor, and where float16 overflows.
-
-Begin with `depth`.
-"""
+"""What the gradients were, as several rules read them: what overflows, clips, what is cleared."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import called, edits, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_backwards, own_clears
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.script import called, edits
+from tracelyze.analyzers.script.editing.optimizers import clearing, own_backwards, own_clears
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization

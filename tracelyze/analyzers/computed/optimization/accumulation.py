@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import recorded_text, timing
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.script import recorded_text
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.computed.schedules import schedulers
-from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.evidence.loss import broken_operation
+from tracelyze.analyzers.script.loss import broken_operation
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:

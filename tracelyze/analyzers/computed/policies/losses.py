@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.charts import chart
-from tracelyze.analyzers.evidence.editing.remade import signs
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.editing.remade import signs
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, number, plural
 

@@ -1,4 +1,4 @@
-"""Learning-rate schedulers against the steps that they were made for.
+"""Learning rates, what is known of their schedulers, and how far a training was to go.
 
-Begin with `schedulers`, what is known of each; `mismatches` are the ways in which one does not fit its training.
+Begin with `schedulers`.
 """

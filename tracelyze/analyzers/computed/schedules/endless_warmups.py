@@ -7,15 +7,15 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracelyze.analyzers.computed.schedules import schedulers
-from tracelyze.analyzers.evidence import recorded_text, script_lines
-from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
-from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.script.editing.own_statement import OwnStatement
 
 _CAPS = ("min", "clip", "clamp")
 

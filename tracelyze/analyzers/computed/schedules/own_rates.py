@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.editing import own_statement
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.script.editing.own_statement import OwnStatement
     from tracelyze.diagnosis import Diff, Location
 
 OF_GROUP: Final = r"""\[["']lr["']\]\s*=(?!=)"""  # as each group is given its rate

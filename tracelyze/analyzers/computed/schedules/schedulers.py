@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
-from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.script.editing import own_statement, trainer_examples
+from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.diagnosis import Setting
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.script.editing.own_statement import OwnStatement
     from tracelyze.diagnosis import Diff, Location
 
 Row = dict[str, Any]

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed.throughput import loaders_made_once
-from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement, parsed_line
+from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.editing import loader_arguments, own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location, Setting
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement, parsed_line
+from tracelyze.analyzers.script.editing import loader_arguments, own_statement, parsed_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

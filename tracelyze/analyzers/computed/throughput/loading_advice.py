@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.computed.throughput import kept_workers, open_files
-from tracelyze.analyzers.evidence.editing import loader_arguments
-from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
+from tracelyze.analyzers.script.editing import generator_seeds, loader_arguments
 from tracelyze.diagnosis import Diff, Setting
 from tracelyze.formatting import duration, percent
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import loading_advice, open_files
 from tracelyze.analyzers.computed.throughput.waiting import of_a_sample
-from tracelyze.analyzers.evidence.script_lines import MODULE
+from tracelyze.analyzers.script.script_lines import MODULE
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import duration, percent
 

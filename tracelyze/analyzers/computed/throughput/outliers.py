@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention
-from tracelyze.analyzers.computed.throughput.slow import longer_batches, saves
+from tracelyze.analyzers.computed.throughput import contention, longer_batches
+from tracelyze.analyzers.computed.throughput import slow_saves as saves
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.evidence.editing.storing import compressed
+from tracelyze.analyzers.script.editing.storing import compressed
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:

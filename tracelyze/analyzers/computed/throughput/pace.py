@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed import hooks_added
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.growing import hooks_added
 from tracelyze.analyzers.computed.throughput import contention, outliers, workload
-from tracelyze.analyzers.evidence.editing.storing import metrics_in_steps
+from tracelyze.analyzers.script.editing.storing import metrics_in_steps
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.editing.optimizers import clearing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import capitalized, percent, share_of
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing.remade import windows as windows_of
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script.editing.remade import windows as windows_of
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural, share_of
 

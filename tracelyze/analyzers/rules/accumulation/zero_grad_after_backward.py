@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import edits, pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing
-from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.script import edits, script_lines
+from tracelyze.analyzers.script.editing.optimizers import clearing
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural, share_of
 

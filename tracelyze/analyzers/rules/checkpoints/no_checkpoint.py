@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence.editing import own_saves, trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script.editing import own_saves, trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, plural
 

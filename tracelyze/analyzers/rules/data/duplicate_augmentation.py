@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import batch_lines, pictures
-from tracelyze.analyzers.evidence.datasets import held_generators
-from tracelyze.analyzers.evidence.editing import loader_arguments
-from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
-from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import batch_lines
+from tracelyze.analyzers.script.datasets import held_generators
+from tracelyze.analyzers.script.editing import generator_seeds, loader_arguments
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 

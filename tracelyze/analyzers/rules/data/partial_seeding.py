@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
+from tracelyze.analyzers.script import script_lines
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
+from tracelyze.analyzers.script.editing import trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
-from tracelyze.analyzers.evidence.editing.remade import validating
-from tracelyze.analyzers.evidence.modes import back_in_training
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import line_edits, script_lines
+from tracelyze.analyzers.script.editing.remade import validating
+from tracelyze.analyzers.script.modes import back_in_training
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.editing import trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, number, plural
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import normalisation_layers as layers
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.normalisations import layers
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation

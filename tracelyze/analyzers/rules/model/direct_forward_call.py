@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.editing import own_expressions, parsed_line
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.script import line_edits
+from tracelyze.analyzers.script.editing import own_expressions, parsed_line
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import recorded_text
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
 

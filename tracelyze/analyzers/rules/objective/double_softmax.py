@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import edits, line_edits
-from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
-from tracelyze.analyzers.evidence.remedy import Remedy
-from tracelyze.analyzers.evidence.settings import chosen_by_argument
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
+from tracelyze.analyzers.script import edits, line_edits
+from tracelyze.analyzers.script.loss import scores_elsewhere, squashed_names
+from tracelyze.analyzers.script.remedy import Remedy
+from tracelyze.analyzers.script.settings import chosen_by_argument
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
 

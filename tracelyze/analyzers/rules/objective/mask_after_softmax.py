@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import softmax_axes
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script.editing import own_expressions
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 

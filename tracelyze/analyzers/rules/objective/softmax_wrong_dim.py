@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
-from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.editing.remade import lines
-from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import line_edits
+from tracelyze.analyzers.script.editing.remade import lines
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 

@@ -16,8 +16,8 @@ from tracelyze.analyzers.computed.optimization.updates import (
     stays_more_than_a_walk,
 )
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.evidence.editing.remade.precision import regions
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
+from tracelyze.analyzers.script.editing.remade.precision import regions
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.policies import losses
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script import script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural, share_of
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence.editing.remade import signs
-from tracelyze.analyzers.evidence.loss import assignment
-from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script.editing.remade import signs
+from tracelyze.analyzers.script.loss import assignment
+from tracelyze.analyzers.script.settings import framework_arguments
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import kept_workers
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.script.editing import loader_arguments
 from tracelyze.diagnosis import Cost, Evidence, Finding, Setting
 from tracelyze.formatting import duration, percent, plural
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number
 

@@ -1,4 +1,1 @@
-"""What can be trained: tensors that require a gradient, and the optimizers that hold them or do not.
-
-Begin with `unheld`.
-"""
+"""What can be trained: tensors that require a gradient, and the optimizers that hold them or do not."""

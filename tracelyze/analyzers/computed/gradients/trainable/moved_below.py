@@ -6,14 +6,14 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.script.editing.own_statement import OwnStatement
 
 _HOLDER: Final = re.compile(r"\s*(?P<root>\w+)[\w.\[\]]*\s*(?::[^=]+)?=(?!=)")
 _MOST: Final = 5

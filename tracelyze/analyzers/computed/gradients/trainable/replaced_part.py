@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import moved_below, tensor_names
 from tracelyze.analyzers.computed.schedules import schedulers
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.script import script_lines
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:

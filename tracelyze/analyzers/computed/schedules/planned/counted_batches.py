@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, recorded_text, timing
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures, recorded_text, timing
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location
 from tracelyze.formatting import plural
 

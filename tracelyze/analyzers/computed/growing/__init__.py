@@ -1,1 +1,0 @@
-"""What grows from step to step: hooks, and what may take the memory of the host."""

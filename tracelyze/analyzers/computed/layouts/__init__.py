@@ -1,1 +1,0 @@
-"""Which dimensions of a batch hold its samples, and which its positions."""

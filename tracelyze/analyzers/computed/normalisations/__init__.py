@@ -1,1 +1,0 @@
-"""Batch normalisations: the batches they see, their settings, and statistics that nothing has set."""

@@ -1,1 +1,0 @@
-"""What ranks do not average, one file for each cause of it."""

@@ -1,1 +1,0 @@
-"""What steps that take far longer than the others have in common."""

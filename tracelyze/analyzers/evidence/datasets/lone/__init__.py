@@ -1,1 +1,0 @@
-"""Batches that hold one sample, and the lines that make their loaders."""

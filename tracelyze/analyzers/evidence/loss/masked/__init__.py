@@ -1,1 +1,0 @@
-"""Losses of outputs for which a mask leaves nothing."""

@@ -1,1 +1,0 @@
-"""What broke a loss outside of its graph, where no gradient passes."""

@@ -1,1 +1,0 @@
-"""What ranks and workers are given: batches side by side, and the line that gives each a part of the samples."""

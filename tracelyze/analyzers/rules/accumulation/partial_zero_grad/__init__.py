@@ -1,0 +1,3 @@
+"""partial-zero-grad: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.accumulation.partial_zero_grad.rule import RULE as RULE

@@ -1,0 +1,3 @@
+"""resume-discontinuity: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.checkpoints.resume_discontinuity.rule import RULE as RULE

@@ -1,0 +1,3 @@
+"""no-shuffle: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.data.no_shuffle.rule import RULE as RULE

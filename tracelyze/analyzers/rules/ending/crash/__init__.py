@@ -1,0 +1,3 @@
+"""crash: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.ending.crash.rule import RULE as RULE

@@ -1,0 +1,3 @@
+"""memory-leak: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.memory.memory_leak.rule import RULE as RULE

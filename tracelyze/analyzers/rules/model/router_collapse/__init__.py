@@ -1,0 +1,3 @@
+"""router-collapse: its rule, and what nothing else uses."""
+
+from tracelyze.analyzers.rules.model.router_collapse.rule import RULE as RULE
