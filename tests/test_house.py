@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -204,6 +205,18 @@ def room_of(module: str) -> str:
     """A rule, with all that lies in its room; any other module by itself."""
     head, between, rest = module.partition(".analyzers.rules.")
     return head + between + ".".join(rest.split(".")[:2])
+
+
+def test_the_map_of_the_analyzers_lists_them_as_the_import_contract_does() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (contract,) = [one for one in contracts if one.get("containers") == ["tracelyze.analyzers"]]
+    assert contract["exhaustive"]
+    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.split("| in `analyzers/` |")[1].split("\n\n")[0]
+    rows = [re.findall(r"`(\w+)(?:/|\.py)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
+    assert rows == layers[::-1]
 
 
 def test_what_can_follow_from_what_stands_in_one_table() -> None:

@@ -1,4 +1,4 @@
-"""Where the collector stands in torch: a dozen functions, wrapped on their classes and modules, never on instances.
+"""Where the collector stands in torch: functions, wrapped on their classes and modules, never on instances.
 
 Every wrapper calls the original exactly once, passes arguments and result through, and steps aside while torch traces
 or compiles, so that graphs are what they are without us. What is seen goes to the recorder, which never raises.
