@@ -390,3 +390,53 @@ def test_a_trainer_stops_at_a_loss_that_is_not_finite_without_a_backward_of_the_
 def test_a_loop_over_epochs_is_the_own_one(make: Any, loop: str, function: str, own: str) -> None:
     process = make.process(sites=[site(1, "epochs", 5, loop, function, loop)])
     assert own_names.in_example(EPOCHS, process, Location("train.py", 3, "train", "sampler = None")) == own
+
+
+ONE_LINE = "o.zero_grad(); l = c(m(x), y); l.backward(); o.step(); s.step()"
+BOTH = "o = torch.optim.SGD(m.parameters(), lr=0.1); s = StepLR(o, step_size=10)"
+PAIR = "o, s = torch.optim.SGD(m.parameters(), lr=0.1), StepLR(o, step_size=10)"
+SCALED_LINE = "scaler.scale(l).backward(); scaler.step(o); scaler.update(); s.step()"
+
+
+@pytest.mark.parametrize(
+    ("line", "optimizer", "scheduler", "own"),
+    [
+        (ONE_LINE, BOTH, BOTH, "o.step()\ns.step()"),
+        (ONE_LINE, "o = torch.optim.SGD(m.parameters(), lr=0.1)", "s = StepLR(o, 10)", "o.step()\ns.step()"),
+        (ONE_LINE, "o = torch.optim.SGD(m.parameters(),", "s = StepLR(o,", "o.step()\ns.step()"),
+        (ONE_LINE, PAIR, PAIR, "o.step()\ns.step()"),
+        (ONE_LINE, "o = make(m)", "s = StepLR(o, 10) if late else None", "o.step()\ns.step()"),
+        ("s.step(); o.step()", BOTH, BOTH, "o.step()\ns.step()"),
+        ("o.step(); s.step(epoch + i / n)", BOTH, BOTH, "o.step()\ns.step()"),
+        ("o.step(); schedulers[0].step()", BOTH, BOTH, "o.step()\nscheduler.step()"),
+        (SCALED_LINE, BOTH, BOTH, "scaler.step(o)\nscaler.update()\ns.step()"),
+        (ONE_LINE, "return SGD(m.parameters())", "return StepLR(o, 10)", "optimizer.step()\nscheduler.step()"),
+    ],
+)
+def test_a_line_of_several_calls_names_each_by_what_made_it(make, line, optimizer, scheduler, own) -> None:
+    """Optimizer and scheduler step in one line: the example of one is never given the other's name."""
+    steps = [site(n, role, 4, line, "train", line) for n, role in enumerate(("backward", "step", "schedule"))]
+    steps = steps if "backward" in line else steps[1:]
+    first = 3 if optimizer == scheduler else 2
+    made = [site(8, "optimizer", first, optimizer, "main", ""), site(9, "scheduler", 3, scheduler, "main", "")]
+    code = own_names.in_example("optimizer.step()\nscheduler.step()", make.process(sites=[*steps, *made]), None)
+    assert code == own
+
+
+def test_two_losses_or_loaders_of_one_line_are_neither(make) -> None:
+    line = "first.backward(); second.backward()"
+    process = make.process(sites=[site(1, "backward", 1, line, "train", line)])
+    assert own_names.in_example("loss.backward()", process, None) == "loss.backward()"
+    line = "a=DataLoader(train_set, batch_size=8); b=DataLoader(held_out, batch_size=8)"
+    both = [site(1, "dataloader", 1, line, "main", line), site(2, "loader", 2, "for x, y in a:", "main", "")]
+    process = make.process(sites=both)
+    own = own_names.in_example("loader = DataLoader(dataset, shuffle=True)", process, Location("train.py", 1, "", line))
+    assert own in ("loader = DataLoader(dataset, shuffle=True)", "a = DataLoader(train_set, shuffle=True)")
+
+
+def test_a_loss_beside_its_backward_is_not_taken_over_with_it(make) -> None:
+    loop = CLASSIC.replace("        cost.backward()\n", "").replace(
+        "cost = mse(out, yb)", "cost = mse(net(xb), yb); cost.backward()"
+    )
+    own = own_names.in_example("loss = criterion(model(x), y)\nloss.backward()", process_of(make, loop), None)
+    assert own.count("backward") == 1

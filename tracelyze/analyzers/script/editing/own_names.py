@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
-from tracelyze.analyzers.script.editing import own_statement, trainer_examples, unknown_names
+from tracelyze.analyzers.script.editing import own_statement, parsed_line, stepped, trainer_examples, unknown_names
 from tracelyze.analyzers.script.editing.optimizers import returned
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _SCALER: Final = r"(?:self\.)?\w*[Ss]caler\w*"
 _BACKWARD: Final = re.compile(rf"{_NAME}\.backward\(\)|{_SCALER}\.scale\((?P<scaled>[A-Za-z_]\w*)\)\.backward\(\)")
 _PASSED_BACKWARD: Final = re.compile(rf"{_HOLDER}\.(?P<method>backward|manual_backward)\((?P<name>[A-Za-z_]\w*)\)")
 _STEP: Final = re.compile(rf"{_NAME}\.step\((?:closure)?\)|{_SCALER}\.step\((?P<scaled>[A-Za-z_][\w.]*)\)")
+_SCHEDULE: Final = re.compile(rf"(?<![\w.])(?!{_SCALER}\.){_NAME}\.step\(")
 _SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\(")
 _PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
 _STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.load_state_dict\(")
@@ -37,8 +38,12 @@ _TOKENIZER: Final = re.compile(
     r"|^\s*([A-Za-z_][\w.]*) = \w*Tokenizer\w*(?:\.from_pretrained)?\("
 )
 _COPIES: Final = re.compile(r"\b(?P<to>[A-Za-z_][\w.]*)\.load_state_dict\(\s*(?P<of>[A-Za-z_][\w.]*)\.state_dict\(")
-_LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
-_DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)$))?")
+_LOOP: Final = re.compile(
+    rf"(?:async )?for (?P<target>.+?) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:(?:\s.*)?"
+)
+_DATASET: Final = re.compile(
+    rf"(?:^|;)\s*(?P<loader>[A-Za-z_][\w.]*)\s*=\s*(?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)\s*(?:$|;)))?"
+)
 _LOSS_LINE: Final = re.compile(
     r"(?P<indent>[ \t]*)loss = criterion\(model\((?:x|inputs)\), (?:y|targets)\)(?=$|  #)", re.MULTILINE
 )
@@ -102,7 +107,7 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         "loss": loss if "." not in loss or "loss = " not in code else "",
         "model": model,
         "optimizer": _told(process, "step", _STEP, location),
-        "scheduler": _told(process, "schedule", _STEP, location),
+        "scheduler": _told(process, "schedule", _SCHEDULE, location),
         "scaler": _told(process, "backward", _SCALES, location) or _told(process, "step", _SCALES, location),
         "tokenizer": _tokenizer(process, location) if "tokenizer" in code else "",
         **_loaders(process, location, code),
@@ -149,9 +154,7 @@ def _names_model(line: str) -> bool:
 
 def _told(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> str:
     """The one name that lines of this role tell: at the place itself, in its function, or else anywhere."""
-    names = {
-        match["name"] or match.groupdict().get("scaled") or "" for match in _matches(process, role, pattern, location)
-    }
+    names = {stepped.called(match) for match in _matches(process, role, pattern, location)}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -169,7 +172,7 @@ def _tokenizer(process: Process, location: Location | None) -> str:
 
 def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> list[re.Match[str]]:
     lines = process.locations(role)
-    found = [(line, match) for line in lines if (match := pattern.search(line.source))]
+    found = [(line, one) for line in lines for one in stepped.meant(process, role, pattern.finditer(line.source))]
     nearer: tuple[Callable[[Location], bool], ...] = (
         lambda line: bool(location and line.file_line == location.file_line),
         lambda line: bool(location and line.file_function == location.file_function),
@@ -177,7 +180,8 @@ def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Lo
     for near in nearer:
         if any(near(line) for line, _ in found):
             return [match for line, match in found if near(line)]
-    return [match for _, match in found] if len(found) == len(lines) else []
+    telling = {line.file_line for line, _ in found}
+    return [match for _, match in found] if telling == {line.file_line for line in lines} else []
 
 
 def model_at(process: Process, location: Location | None) -> str:
@@ -238,12 +242,11 @@ def _loaders(process: Process, location: Location | None, code: str) -> dict[str
     Where the example makes a loader, its name is that of the line which makes it: in another function it may be an
     argument's.
     """
-    made = {
-        m["loader"]: m["name"] or "" for line in process.locations("dataloader") if (m := _DATASET.match(line.source))
-    }
-    here = _DATASET.match(location.source) if location else None
-    if here is not None:
-        return {"loader": here["loader"], "dataset": here["name"] or ""}
+    lines = process.locations("dataloader")
+    made = {m["loader"]: m["name"] or "" for line in lines for m in _DATASET.finditer(line.source)}
+    here = list(_DATASET.finditer(location.source)) if location else []
+    if len(here) == 1:
+        return {"loader": here[0]["loader"], "dataset": here[0]["name"] or ""}
     trained: set[str] = set()
     other: set[str] = set()
     for line, trains in _loops(process):
@@ -276,7 +279,7 @@ def _loops(process: Process) -> list[tuple[Location, bool]]:
 
 def _forward(process: Process, loss: str, model: str) -> list[str]:
     """The lines from the call of the model to the loss, where they stand together at one depth."""
-    places = [line for line in process.locations("loss") if line.source.startswith(f"{loss} = ")]
+    places = [line for line in process.locations("loss") if re.match(rf"{re.escape(loss)} ?=(?!=)", line.source)]
     trained = process.functions("backward")
     places = [line for line in places if line.file_function in trained]
     if len(places) != 1 or not loss or not model:
@@ -286,7 +289,7 @@ def _forward(process: Process, loss: str, model: str) -> list[str]:
     indent = recorded_text.indent_of(lines.get(at, ""))
     for number in range(at, at - _FORWARD_LINES, -1):
         line = lines.get(number, "")
-        if not line.strip() or recorded_text.indent_of(line) != indent or line.count("(") != line.count(")"):
+        if recorded_text.indent_of(line) != indent or not parsed_line.parse(line.strip()):  # several, or a part of one
             return []
         taken.insert(0, line.strip())
         if _calls(model, line):
