@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+EFFECT: Final = {
+    "nll_loss": "nll_loss returns minus the value of the right class. On probabilities that is a number between -1 and "
+    "0, not a log-likelihood: confident mistakes are hardly penalised, and gradients vanish where the network is "
+    "wrong.",
+    "kl_div": "kl_div subtracts its input from the logarithm of the target. On probabilities the result is not a "
+    "divergence, and its minimum is not where the two distributions agree.",
+}
+EXAMPLE: Final = {
+    "nll_loss": "log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
+    "loss = F.nll_loss(log_probabilities, target)\n"
+    "# or, without any softmax: loss = F.cross_entropy(scores, target)",
+    "kl_div": "log_probabilities = F.log_softmax(scores, dim=-1)  # in place of the softmax, of all that it takes\n"
+    'loss = F.kl_div(log_probabilities, target, reduction="batchmean")',
+}
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The input of nll_loss or kl_div comes from a softmax, or its rows are probabilities."""
@@ -26,60 +41,27 @@ def check(process: Process, limits: Limits) -> Outcome:
             return None
         return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
 
-    functions = ("nll_loss", "kl_div")
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
+    return loss_calls.judge(
+        process, tuple(EFFECT), wrong, lambda line, bad: _finding(process, line, bad, limits), limits
+    )
 
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
-    values = [row["value"] for row in bad if row["value"] is not None]
-    nll = line.function == "nll_loss"
-    effect = (
-        "nll_loss returns minus the value of the right class. On probabilities that is a number between -1 and 0, not "
-        "a log-likelihood: confident mistakes are hardly penalised, and gradients vanish where the network is wrong."
-        if nll
-        else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is not a "
-        "divergence, and its minimum is not where the two distributions agree."
-    )
     mixed = squashed_twice.mixed(process, line, bad)
-    change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
-    named = change is not None and line_edits.of_a_part(line.location)
-    edit = (
-        line_edits.logarithm_of_input(process, line.location, line.function)
-        if mixed
-        else None
-        if named
-        else line_edits.log_softmax(process, change or line.location)
-    )
-    remedy = Remedy(
-        fix="Take the logarithm of the loss's input, clamped away from zero. Leave an earlier softmax as it is and "
-        "add no other: what is added and multiplied in between must stay probabilities."
-        if mixed
-        else "Change the softmax in front of the loss to log_softmax, and leave the loss as it is."
-        + (" Or remove the softmax and use cross_entropy, which includes both." if nll else ""),
-        code=(edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)")
-        if mixed
-        else "log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
-        "loss = F.nll_loss(log_probabilities, target)\n"
-        "# or, without any softmax: loss = F.cross_entropy(scores, target)"
-        if nll
-        else "log_probabilities = F.log_softmax(scores, dim=-1)  # in place of the softmax, of all that it takes\n"
-        'loss = F.kl_div(log_probabilities, target, reduction="batchmean")',
-        place=change,
-        diff=edit,
-    )
+    values = [row["value"] for row in bad if row["value"] is not None]
+    lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     fault = LossFault(
         title=f"{line.function} gets probabilities, but it expects log-probabilities",
         summary=(
-            f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
-            f"{number(max(row['highest'] for row in bad))} that "
-            f"{'' if mixed else 'come from a softmax or '}sum to 1. {effect}"
+            f"The input of {line.where} has rows from {number(lowest)} to {number(highest)} that "
+            f"{'' if mixed else 'come from a softmax or '}sum to 1. {EFFECT[line.function]}"
         ),
-        remedy=remedy,
+        remedy=_of_mixed(process, line) if mixed else _of_softmax(process, line),
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence(
                 "smallest value of the input",
-                min(row["lowest"] for row in bad),
+                lowest,
                 "",
                 0.0,
                 "logarithms of probabilities are not positive, probabilities not negative",
@@ -97,6 +79,30 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         lost=0.0,  # scores of the right class still rise, only more slowly
     )
     return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
+
+
+def _of_mixed(process: Process, line: Line) -> Remedy:
+    """Probabilities that were added and multiplied: they need the logarithm itself."""
+    edit = line_edits.logarithm_of_input(process, line.location, line.function)
+    return Remedy(
+        fix="Take the logarithm of the loss's input, clamped away from zero. Leave an earlier softmax as it is and "
+        "add no other: what is added and multiplied in between must stay probabilities.",
+        code=edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)",
+        diff=edit,
+    )
+
+
+def _of_softmax(process: Process, line: Line) -> Remedy:
+    """The softmax in front of the loss, in the model where it can be named."""
+    change = softmax_axes.line_in_model(process, "Softmax", line)
+    named = change is not None and line_edits.of_a_part(line.location)
+    return Remedy(
+        fix="Change the softmax in front of the loss to log_softmax, and leave the loss as it is."
+        + (" Or remove the softmax and use cross_entropy, which includes both." * (line.function == "nll_loss")),
+        code=EXAMPLE[line.function],
+        place=change,
+        diff=None if named else line_edits.log_softmax(process, change or line.location),
+    )
 
 
 RULE = Rule(

@@ -15,6 +15,7 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.diagnosis import Location
 
 FLOAT16 = 1
 QUANTUM = 2.0**-24  # the smallest number of float16 above zero
@@ -50,27 +51,10 @@ def _weighted(flags: Mask, elements: Floats) -> float:
 def _finding(
     optimization: Optimization, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits
 ) -> Finding:
-    scaled, by_hand = optimization.steps.has("scale"), bool((optimization.steps["loss_divisor"] < 1).any())
-    begins, others = small_scales.begins_at(optimization) if scaled else None, usual[usual > 0]
+    scaled, others = optimization.steps.has("scale"), usual[usual > 0]
+    begins = small_scales.begins_at(optimization) if scaled else None
     place = small_scales.place(optimization) if begins is not None else None
     left = float(np.median(others)) if len(others) else 0.0
-    close = f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
-    if number(left) == number(smallest):
-        close = (
-            f", and half of the others are the smallest number that float16 can hold here, {number(smallest)}. "
-            "Anything smaller is silently lost."
-        )
-    elif left:
-        close = (
-            f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 "
-            f"can hold here, {number(smallest)}. Anything smaller is silently lost."
-        )
-    why = "" if by_hand else " Nothing scales the loss."
-    if scaled:
-        why = " The loss scale is too small for these gradients."
-    if begins is not None:
-        at = f": line {place.line} sets it" if place is not None else ""
-        why = f" The loss scale began at {number(begins)}{at}, where GradScaler's default is 65,536."
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -78,7 +62,7 @@ def _finding(
         title=f"Gradients underflow in float16: {percent(zeros)} of the elements of {percent(share)} of them are zero",
         summary=(
             f"Of {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements are "
-            f"exactly zero{close}{why}"
+            f"exactly zero{_how_close(left, smallest)}{_why(optimization, begins, place)}"
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
         fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")\n'
@@ -114,6 +98,27 @@ def _finding(
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Gradients that are this small because the model has converged.",
     )
+
+
+def _how_close(left: float, smallest: float) -> str:
+    """How far the gradients that are left are from the end of the format."""
+    end = f"the smallest number that float16 can hold here, {number(smallest)}. Anything smaller is silently lost."
+    if not left:
+        return f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
+    if number(left) == number(smallest):
+        return f", and half of the others are {end}"
+    return f", and half of the others are no larger than {number(left)}, close to {end}"
+
+
+def _why(optimization: Optimization, begins: float | None, place: Location | None) -> str:
+    """What the loss was scaled by: a scale that began too small (`begins`), one that is, or none."""
+    if begins is not None:
+        at = f": line {place.line} sets it" if place is not None else ""
+        return f" The loss scale began at {number(begins)}{at}, where GradScaler's default is 65,536."
+    if optimization.steps.has("scale"):
+        return " The loss scale is too small for these gradients."
+    by_hand = bool((optimization.steps["loss_divisor"] < 1).any())
+    return "" if by_hand else " Nothing scales the loss."
 
 
 RULE = Rule(
