@@ -873,6 +873,7 @@ LOSS_ARGUMENTS: Final = (
         lines=("criterion = nn.CrossEntropyLoss(ignore_index=SKIPPED)",),
         fast=True,
     ),
+    pair("char_lstm", "both-ways", "target-in-input", lines=("self.lstm = nn.LSTM(24,",)),
     pair("hand_written_likelihood", "unshifted", "target-in-input", lines=("loss = surprise.mean()",)),
     faulty(
         "implicit_softmax_dim",

@@ -52,7 +52,7 @@ LOSS_CALLS: Final = Table(
             "sees_later", "float64", "", "largest weight of a position on later ones; 0: it sees none, nan: unknown"
         ),
         Column("next_targets", "float64", "", "targets that are the id embedded at the next position; 0: not all are"),
-        Column("sees_next", "float64", "share", "of these, whose position attends to the next one; nan: unknown"),
+        Column("sees_next", "float64", "share", "of these, seen by attention, or read backwards, there; nan: unknown"),
         Column("pad_share", "float64", "share", "positions that fill up ends of rows, with a target that counts"),
         Column("pad_rows", "float64", "share", "of the rows that end in two positions that fill them up, or more"),
         Column("pad_target", "float64", "", "target at the positions of pad_share"),

@@ -241,3 +241,39 @@ def test_other_targets_are_no_next_ids(which: str) -> None:
     target = {"same": tokens, "masked": tokens.masked_fill(~hidden, -100), "other": ids(3)[:, 1:]}[which]
     x = tokens.masked_fill(hidden, 1) if which == "masked" else tokens
     assert math.isnan(share(encoder()(x).reshape(-1, V), target.reshape(-1)))
+
+
+def recurrent(both: bool, first: bool = True, layers: int = 2, kind: type[nn.Module] = nn.LSTM) -> Any:
+    layer, head = kind(H, H, layers, batch_first=first, bidirectional=both), nn.Linear(H * (1 + both), V)
+
+    def model(x: Any) -> Any:
+        h = EMBED(x)
+        out, _ = layer(h if first else h.transpose(0, 1))
+        return head(out if first else out.transpose(0, 1))
+
+    return model
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_recurrent_layer_in_both_directions_reads_the_next_id(first: bool, layers: int) -> None:
+    assert seen(recurrent(both=True, first=first, layers=layers)) == 1.0
+    assert math.isnan(seen(recurrent(both=False, first=first, layers=layers))), "told by sees_later"
+
+
+def test_batches_read_as_time_run_across_samples() -> None:
+    """batch_first was forgotten: what runs backwards are the samples, not the positions."""
+    layer, head = nn.LSTM(H, H, bidirectional=True), nn.Linear(2 * H, V)
+    assert math.isnan(seen(lambda x: head(layer(EMBED(x))[0])))
+
+
+def test_a_last_state_of_both_directions_is_no_position() -> None:
+    """An encoder's last state begins a decoder that reads from the left: the encoder's ids are not its targets."""
+    encode, decode = nn.LSTM(H, H // 2, bidirectional=True, batch_first=True), nn.LSTM(H, H, batch_first=True)
+
+    def model(x: Any) -> Any:
+        _, (state, cell) = encode(EMBED(x))
+        first = tuple(torch.cat(list(one), -1).unsqueeze(0) for one in (state, cell))
+        return HEAD(decode(EMBED(x), first)[0])
+
+    assert math.isnan(seen(model))

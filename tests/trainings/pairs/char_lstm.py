@@ -1,7 +1,7 @@
 """Character model with an LSTM, truncated backpropagation through time and gradient clipping.
 
 Faults: `attached-state` carries the hidden state over without detaching it, so the second backward fails;
-`states-kept` keeps every hidden state, with its graph, for a later plot.
+`states-kept` keeps every hidden state, with its graph, for a later plot; `both-ways` lets the LSTM run backwards, too.
 """
 
 import argparse
@@ -17,11 +17,11 @@ def make_text(length):
 
 
 class CharModel(nn.Module):
-    def __init__(self, vocabulary, hidden):
+    def __init__(self, vocabulary, hidden, both=False):
         super().__init__()
         self.embed = nn.Embedding(vocabulary, 24)
-        self.lstm = nn.LSTM(24, hidden, batch_first=True)
-        self.decode = nn.Linear(hidden, vocabulary)
+        self.lstm = nn.LSTM(24, hidden, batch_first=True, bidirectional=both)
+        self.decode = nn.Linear(2 * hidden if both else hidden, vocabulary)
 
     def forward(self, tokens, state=None):
         out, state = self.lstm(self.embed(tokens), state)
@@ -40,7 +40,7 @@ def main():
     data = torch.tensor([symbols.index(c) for c in text])
     batch, window = 16, 20
     columns = data[: len(data) // batch * batch].view(batch, -1)
-    model = CharModel(len(symbols), args.hidden)
+    model = CharModel(len(symbols), args.hidden, both=args.fault == "both-ways")
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     criterion = nn.CrossEntropyLoss()
     state = None

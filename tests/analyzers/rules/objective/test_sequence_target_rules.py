@@ -313,3 +313,22 @@ def test_padding_behind_an_end_symbol_is_left_out_there_too(
     assert (finding.fix_code == "ce = nn.CrossEntropyLoss(ignore_index=0)") == (line == 56)
     assert ("it is only the target of id 2" in finding.fix) == (line == 56)
     assert ("If no real token has class 0" in finding.fix) == (line == 60)
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("self.rnn = nn.LSTM(64, 128, batch_first=True, bidirectional=True)", True),
+        ("self.rnn = nn.LSTM(64, 128, batch_first=True, bidirectional=both)", True),
+        ("self.rnn = nn.LSTM(64, 128, batch_first=True, bidirectional=False)", False),  # attention, then
+        ("self.rnn = nn.LSTM(64, 128, batch_first=True)", False),
+    ],
+)
+def test_what_reads_the_next_token_backwards_is_named(make, made: str, named: bool) -> None:
+    sites = [{"site": 7, "role": "module", "file": "a.py", "line": 20, "function": "__init__", "source": made}]
+    modules = [{"model": 0, "module": "rnn", "kind": "LSTM", "made_at": 7}]
+    process = make.process(more={"loss_calls": calls(**LEAKING), "modules": modules}, sites=sites)
+    _, _, finding = make.check(COPY, process)
+    assert ("LSTM also runs backwards" in finding.title) == named
+    assert (finding.location is not None and finding.location.line == 20) == named
+    assert ("bidirectional=False" in finding.fix_code) == named

@@ -1,7 +1,9 @@
-"""Whether the scores of a position could see the id that they are to name: attention without a causal mask.
+"""Whether the scores of a position could see the id that they are to name: attention without a causal mask, or a
+recurrent layer that also runs backwards.
 
 The graph behind the scores is walked down where it leaves positions alone. Attention that is met there, whose queries
 and keys come from one tensor, has saved its weights or its mask: what it gives to the next position is read from them.
+A recurrent layer has saved its direction, and its input, time first.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ SHORTEST = 4  # positions of a sequence
 NEXT = 0.99  # share of the targets that have to be the id of the next position
 WEIGHT = 1e-6  # of a position that is seen: masks of -1e4 and below leave exactly 0, a softmax over 10,000 leaves more
 PRODUCTS, LINEAR = ("Bmm", "Baddbmm"), ("Mm", "Addmm", "Bmm", "Baddbmm")
+RECURRENT = ("RnnLayer", "Rnn")
 Attending = tuple[Any, Any, Any]  # weights, product with the values, queries
 BETWEEN = 64  # operations between a product and the softmax that belongs to it
 
@@ -90,6 +93,13 @@ class Streams:
         scores = softmax and self._followed(softmax.next_functions[0][0], PRODUCTS)
         return (softmax, scores.next_functions[-2][0], scores.next_functions[-1][0]) if scores else None
 
+    def recurrent(self, node: Any) -> bool:
+        """Whether it is a recurrent layer whose outputs are used, not its last state, and that begins from nothing."""
+        if not self.graph.nodes[node].endswith(RECURRENT):
+            return False
+        states = [index for _, to, index in self.graph.edges if to is node and index]
+        return not states and not any(one in self.depends for one, _ in node.next_functions[1:])
+
     def _followed(self, node: Any, kinds: tuple[str, ...]) -> Any:
         """The only operation of a kind below, behind those that leave every value of it in its place."""
         for _ in range(BETWEEN):
@@ -112,7 +122,7 @@ def columns(torch: Any, graph: Any, embedding: Any, sequences: Sequences, keepin
     """Pairs of the two columns, for either order of samples and time: both as tensors without dimensions."""
     ids, target = sequences.ids, sequences.target
     streams = Streams(graph, embedding, ids, keeping)
-    attending, whole = _attending(streams)
+    attending, backwards, whole = _mixing(streams)
     found = []
     for time, rows, beside in ((1, ids, target), (0, ids.T, target.T)):
         samples, length = rows.shape
@@ -120,6 +130,8 @@ def columns(torch: Any, graph: Any, embedding: Any, sequences: Sequences, keepin
         if length < SHORTEST or (square and not _run_along(time, attending, streams, embedding)):
             continue
         seen = [_seen(torch, weights, product, samples, length, ids.device) for weights, product, _ in attending]
+        if not square and (length, samples) in backwards:
+            seen.append(torch.ones((1, length - 1), dtype=torch.bool, device=ids.device))
         if not seen or any(one is None for one in seen):
             continue
         rows, beside = rows[:ROWS], beside[:ROWS]
@@ -147,10 +159,12 @@ def best(torch: Any, pairs: list[Any]) -> dict[str, Any]:
     return dict(zip(COLUMNS, (counts.gather(0, index)[0], shares.gather(0, index)[0]), strict=True))
 
 
-def _attending(streams: Streams) -> tuple[list[Attending], bool]:
-    """What makes weights of attention of the positions to each other, with the product with the values that uses them
-    and what makes the queries; and whether nothing else may mix positions."""
+def _mixing(streams: Streams) -> tuple[list[Attending], set[tuple[int, int]], bool]:
+    """What mixes positions: what makes weights of attention of the positions to each other, with the product with the
+    values that uses them and what makes the queries; times and samples of recurrent layers that run backwards, too; and
+    whether nothing else may mix them."""
     found, seen, waiting, whole = [], {streams.graph.root}, [streams.graph.root], True
+    backwards: set[tuple[int, int]] = set()
     while waiting:
         node = waiting.pop()
         if node not in streams.depends:
@@ -167,12 +181,17 @@ def _attending(streams: Streams) -> tuple[list[Attending], bool]:
                 following, whole = queries, whole and key not in streams.depends
         elif streams.keeps(node) or streams.projects(node) or streams.gathers(node):
             following = set(streams.below(node))
+        elif streams.recurrent(node):
+            following, given = set(streams.below(node)), saved(node, "input")
+            if getattr(node, "_saved_reverse", False) or getattr(node, "_saved_bidirectional", False):
+                backwards |= set() if given is None else {(given.shape[0], given.shape[1])}
+                whole = whole and given is not None
         else:
             following, whole = set(), False
         fresh = following - seen
         seen |= fresh
         waiting += fresh
-    return found, whole
+    return found, backwards, whole
 
 
 def _seen(torch: Any, node: Any, product: Any, samples: int, length: int, device: Any) -> Any:

@@ -10,7 +10,13 @@ import numpy as np
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.rules.objective.target_in_input import course, label_columns, same_slice, unmasked
+from tracelyze.analyzers.rules.objective.target_in_input import (
+    both_directions,
+    course,
+    label_columns,
+    same_slice,
+    unmasked,
+)
 from tracelyze.analyzers.script import line_edits
 from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence, Finding
@@ -83,28 +89,37 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
 
 
 def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
-    seen, place = float(np.median([row["sees_next"] for row in bad])), unmasked.place(process)
-    fall = course.said(process, line.rows)
-    remedy = Remedy(
-        fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
-        code=unmasked.example(process, place),
-        place=place,
-    )
+    seen = float(np.median([row["sees_next"] for row in bad]))
+    both = both_directions.of(process)
+    reads = f"at {percent(seen)} of them attention gives weight to that next token"
+    if both is not None:
+        reads = f"the {both.kind} that line {both.made.line} makes has read that next token: it also runs backwards"
     fault = LossFault(
-        title="No causal mask: the model sees the next token it has to predict",
+        title="No causal mask: the model sees the next token it has to predict"
+        if both is None
+        else f"The model reads the token it has to predict: its {both.kind} also runs backwards",
         summary=(
-            f"The targets of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
-            f"of them attention gives weight to that next token.{fall} The model learns to copy what it sees. When "
-            "it generates, there is no next token to see: the loss says nothing about it."
+            f"The targets of {line.function} are the next tokens of the model's input, and {reads}."
+            f"{course.said(process, line.rows)} The model learns to copy what it sees. When it generates, there is no "
+            "next token to see: the loss says nothing about it."
         ),
-        remedy=remedy,
+        remedy=_masked(process) if both is None else both.remedy,
         evidence=[
-            Evidence("next tokens that attention sees", seen, "share", *limits.against("seen")),
+            Evidence("next tokens that the model sees", seen, "share", *limits.against("seen")),
             _compared([row["next_targets"] for row in bad], limits),
         ],
         false_alarm="A model that sees its whole input and is meant to shift it by one, as a test.",
     )
     return loss_calls.finding(process, replace(line, rows=rows), bad, limits, RULE.id, fault)
+
+
+def _masked(process: Process) -> Remedy:
+    place = unmasked.place(process)
+    return Remedy(
+        fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
+        code=unmasked.example(process, place),
+        place=place,
+    )
 
 
 def _compared(counts: list[float], limits: Limits) -> Evidence:
@@ -117,8 +132,8 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Targets that the model sees in its input",
-    about="Unshifted targets, attention without a causal mask, or a label left among the columns of a table: the "
-    "model copies the answer and learns nothing.",
+    about="Unshifted targets, attention without a causal mask, layers that also read backwards, or a label left among "
+    "the columns of a table: the model copies the answer and learns nothing.",
     check=check,
     verify="Record the run again: no target is a token that its position was given or attends to.",
     excluded=(
