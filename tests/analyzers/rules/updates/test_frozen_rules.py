@@ -156,6 +156,25 @@ def test_checkpointing_that_was_given_nothing_with_a_gradient(
     assert "checkpointed" not in make.check("frozen-parameters", make.process(sites=[place], more=unused))[2].summary
 
 
+@pytest.mark.parametrize(("made_at", "runs"), [(34, True), (35, False)])
+def test_a_model_that_became_a_part_of_another_runs_under_both_names(make, made_at: int, runs: bool) -> None:
+    """Parameters go by the names of the encoder, which was trained by itself; forwards by those of the classifier."""
+    modules = [
+        {"model": 0, "module": "", "kind": "Encoder", "made_at": 34},
+        {"model": 1, "module": "", "kind": "Classifier", "made_at": 40},
+        {"model": 1, "module": "enc", "kind": "Encoder", "made_at": made_at},  # else another one of its kind
+    ]
+    for name, sampled in (("item.first", "enc.item.first"), ("enc.item.first", "item.first")):
+        reach = [CUT | {"names": f"{name}.weight, {name}.bias and 2 more"}]
+        rows = [{"module": sampled}, {"module": ""}]
+        events = [{"kind": "checkpointed-in-vain", "step": 0}]
+        more = {"reach": reach, "activations": rows, "modules": modules, "events": events}
+        finding = make.check("frozen-parameters", make.process(more=more))[2]
+        assert ("Activations are checkpointed in the reentrant way" in finding.summary) is runs
+        assert ("No sampled forward ran" in finding.summary) is not runs
+        assert finding.severity == ("warning" if runs else "info")
+
+
 def test_samples_of_an_earlier_training_say_nothing(make) -> None:
     steps = {"optimizer": np.repeat([0.0, 1.0], COUNT // 2), "time": np.arange(1.0, COUNT + 1)}
     reach = [CUT | {"optimizer": 1, "steps": COUNT // 2}]

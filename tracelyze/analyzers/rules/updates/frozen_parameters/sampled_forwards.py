@@ -1,7 +1,7 @@
 """Whether the forwards that were sampled of a training ran the modules which hold tensors without a gradient.
 
 Of a program that trains several times, those of an earlier training say nothing of a later one, whose model may have
-modules of the same names.
+modules of the same names, or hold the earlier model under a name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,18 @@ def of(optimization: Optimization, modules: set[str]) -> Sampled:
     table = optimization.process.tables["activations"]
     late = ~(table["time"] <= _begin(optimization))  # where no time was recorded, all are
     ran = {name for name, own in zip(table.text("module"), late.tolist(), strict=True) if own and name}
-    return Sampled(bool(ran & modules), bool(late.any()))
+    names = {name for module in modules for name in _names_of(optimization, module)}
+    return Sampled(bool(ran & names), bool(late.any()))
+
+
+def _names_of(optimization: Optimization, module: str) -> set[str]:
+    """What forwards may call a module: a model that was called by itself first may be a part of another one since, as a
+    pretrained encoder is of a classifier. Both are known by the line that made them."""
+    rows = optimization.process.tables["modules"].shared_records()
+    models = {(row["kind"], row["made_at"]) for row in rows if not row["module"] and row["made_at"] is not None}
+    parts = {row["module"] for row in rows if row["module"] and (row["kind"], row["made_at"]) in models}
+    inner = {module.removeprefix(f"{part}.") for part in parts}
+    return {module} | inner | {f"{part}.{module}" for part in parts}
 
 
 def _begin(optimization: Optimization) -> float:
