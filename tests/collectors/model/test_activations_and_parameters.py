@@ -204,3 +204,10 @@ def test_they_can_be_switched_off(collect: Collect) -> None:
 def test_what_a_sum_says_of_its_terms() -> None:
     inf = float("inf")
     assert [kind_of(total) for total in (1.0, float("nan"), inf, -inf)] == [FINITE, NAN, INFINITE, MINUS_INFINITE]
+
+
+def test_of_models_behind_the_first_only_what_is_taken_for_positions(collect: Collect) -> None:
+    (process,) = collected(collect, "in_turn", *EVERY).run.processes
+    activations = rows(process, "activations")
+    last = [(row["order"], row["kind"], row["positions"], row["rows"]) for row in activations if row["step"] == 5]
+    assert last == [(1, "Linear", None, None), (2, "LSTM", 32, 6)]

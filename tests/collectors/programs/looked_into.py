@@ -181,4 +181,24 @@ def squashed():
     train(model, optimizer, 3, 1e25 * X)
 
 
+def in_turn():
+    """Two models that one step calls one after the other: a recurrence behind an encoder, and a part that has none."""
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(10, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.last(F.relu(self.lstm(x)[0][:, -1]))
+
+    encoder, reader, scale = nn.Linear(2, 10), Reads(), nn.Linear(3, 3)
+    parts = [*encoder.parameters(), *reader.parameters(), *scale.parameters()]
+    optimizer = torch.optim.SGD(parts, lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        F.cross_entropy(scale(reader(encoder(X.view(32, 6, 2)))), Y).backward()
+        optimizer.step()
+
+
 globals()[sys.argv[1]]()

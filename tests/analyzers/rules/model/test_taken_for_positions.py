@@ -86,6 +86,15 @@ def test_several_batches_of_a_step(make: Any) -> None:
     assert make.check(MIXED, trained(make, parts, model_calls=[4] * 400))[0] == "skipped"
 
 
+@pytest.mark.parametrize(("links", "status"), [((0, 1), "fired"), ((0,), "skipped")])
+def test_models_that_are_called_in_turn(make: Any, links: tuple[int, ...], status: str) -> None:
+    """An encoder and a recurrence behind it, each called once; what one model is given twice may be parts."""
+    run = trained(make, forwards("LSTM", *[(64, 17)] * 3), model_calls=[2] * 400)
+    rows = [{"optimizer": 0, "model": one} for one in links]
+    run.tables["links"] = make.process(more={"links": rows}).tables["links"]
+    assert make.check(MIXED, run)[0] == status
+
+
 @pytest.mark.parametrize(
     ("rows", "loader"),
     [

@@ -93,9 +93,11 @@ class Activations(Signal):
     def finished(self) -> None:
         self._pending.release(wait=True)
 
-    def _watched(self, rows: list[Row], values: list[Any], kinds: dict[int, type]) -> None:
+    def _watched(self, rows: list[Row], values: list[Any], kinds: dict[int, type], by: _Forward) -> None:
         """One forward was watched: `values` are PER_MODULE scalar tensors for each of its rows."""
-        self.context.next_call.watch = None
+        others = (model for _, model in self.program.calls.modules() if id(model) not in by.roots)
+        beside = any(taken_for_positions.layers(self.torch, model) for model in others)
+        self.context.next_call.watch = _Beside(self, by) if beside else None
         self._rows += len(rows)
         self._pending.put(rows, Readback(self.torch, values, lambda _row, read: self._read(rows, kinds, read)))
 
@@ -131,7 +133,9 @@ class _Forward(ModuleWatch):
         self.error: Exception | None = None
         self._signal = signal
         self._torch = signal.torch
-        self._alert = alert
+        self.alert = alert
+        self.roots: set[int] = set()  # identities of the models that were watched in this step
+        self.order = 0
         self._rows: list[Row] = []
         self._kinds: dict[int, type] = {}  # classes of the modules, by their place among the calls
         self._values: list[Any] = []
@@ -139,7 +143,6 @@ class _Forward(ModuleWatch):
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
         self._functions = FunctionalActivations()
-        self._order = 0
         self._every = 1
         self._seconds = 0.0
 
@@ -154,7 +157,8 @@ class _Forward(ModuleWatch):
             return None
         start = perf_counter()
         try:
-            self._rows, self._values, self._kinds, self._order = [], [], {}, 0
+            self._rows, self._values, self._kinds, self.order = [], [], {}, 0
+            self.roots.add(id(root))
             self._products, self._functions = Products(self._torch), FunctionalActivations()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._gates = Gates(torch, root)
@@ -171,12 +175,12 @@ class _Forward(ModuleWatch):
         """A module within returned: containers are sampled like their contents, they may compute as well."""
         start = perf_counter()
         try:
-            self._order += 1
+            self.order += 1
             if self.error is None:
                 with unseen(self._torch):
                     if self._gates is not None:
                         self._gates.returned(module, output)
-                    if self._order % self._every == 0:
+                    if self.order % self._every == 0:
                         self._sample(module, output, args, kwargs)
         except Exception as error:
             if raised_by_a_signal_handler(error):
@@ -195,7 +199,7 @@ class _Forward(ModuleWatch):
                     self._sample_gate_parameters(root, output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
                     routed = self._gates.values() if self._gates is not None else []  # read back behind the values
-                    self._signal._watched(self._rows, self._values + routed, self._kinds)
+                    self._signal._watched(self._rows, self._values + routed, self._kinds, self)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
@@ -217,8 +221,8 @@ class _Forward(ModuleWatch):
         row = self._products.facts(module, str(name), tensor) | {
             "time": self._signal.context.now(),
             "step": self._signal.progress.steps,
-            "alert": self._alert,
-            "order": self._order,
+            "alert": self.alert,
+            "order": self.order,
             "module": name,
             "kind": kind,
             "dtype": str(tensor.dtype).removeprefix("torch."),
@@ -232,7 +236,7 @@ class _Forward(ModuleWatch):
             with torch.no_grad():
                 self._gates.called(module, tensor, gate["experts"])
         self._rows.append(row)
-        self._kinds[self._order] = type(module)
+        self._kinds[self.order] = type(module)
         self._functions.returned(module, str(name), row, tensor)
 
     def _sample_functions(self, output: Any) -> None:
@@ -256,7 +260,7 @@ class _Forward(ModuleWatch):
                 about = {"module": gate.name, "kind": "Parameter", "experts": gate.experts, "elements": given.numel()}
                 place = {key: self._rows[0][key] for key in ("time", "step", "alert")}
                 dtype = str(given.dtype).removeprefix("torch.")
-                self._rows.append(place | about | {"order": self._order, "dtype": dtype})
+                self._rows.append(place | about | {"order": self.order, "dtype": dtype})
                 self._gates.called(gate.parameter, given, gate.experts)
 
     def _measure(self, module: Any, tensor: Any, is_relu: bool) -> None:
@@ -274,10 +278,34 @@ class _Forward(ModuleWatch):
     def _own_weights(self, module: Any, total: Any) -> Any:
         """Sum of the module's own parameters on an alert, as a scalar on the device of `total`: are they finite?"""
         torch = self._torch
-        weights = [p for p in module._parameters.values() if p is not None] if self._alert else []
+        weights = [p for p in module._parameters.values() if p is not None] if self.alert else []
         here = [p for p in weights if is_plain(torch, p) and p.device == total.device and p.numel()]
         sums = [as_reals(torch, p).sum(dtype=torch.float32) for p in here]
         return torch.stack(sums).sum() if sums else torch.zeros_like(total)
+
+
+class _Beside(_Forward):
+    """Behind the forward that was watched, watches those of other models in the same step: what their recurrences and
+    attention take for positions, which only their inputs tell."""
+
+    def __init__(self, signal: Activations, before: _Forward) -> None:
+        super().__init__(signal, before.alert)
+        self.roots, self.order = before.roots, before.order
+
+    def begins(self, root: Any) -> _Forward | None:
+        order, torch = self.order, self._torch
+        if id(root) in self.roots or not (torch.is_grad_enabled() and taken_for_positions.layers(torch, root)):
+            return None
+        begun = super().begins(root)
+        self.order, self._gates = order, None
+        return begun
+
+    def _sample(self, module: Any, output: Any, args: Any, kwargs: Any) -> None:
+        if taken_for_positions.positions_first(self._torch, module) is not None:
+            super()._sample(module, output, args, kwargs)
+
+    def _sample_functions(self, output: Any) -> None:
+        """None of them: the model's own numbers are not looked at."""
 
 
 def fill(rows: list[Row], read: list[float]) -> None:

@@ -20,6 +20,12 @@ def positions_first(torch: Any, module: Any) -> bool | None:
     return None
 
 
+def layers(torch: Any, model: Any) -> bool:
+    """Whether a model holds any of these modules, or is one."""
+    kinds = (torch.nn.RNNBase, torch.nn.MultiheadAttention)  # within the layers of a transformer, too
+    return any(isinstance(module, kinds) for module in model.modules())
+
+
 def facts(torch: Any, module: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Columns of the table activations: sizes of the dimensions that it takes for positions and for samples. `args`:
     the module, and what it was given."""

@@ -84,8 +84,10 @@ def found(process: Process, limits: Limits) -> list[Layer]:
 
 def _drawn(optimization: Optimization, singly: dict[int, int]) -> dict[int, int]:
     """How many samples were drawn for a forward, by the number of steps that were done before it: of the steps in which
-    the model was called once for each batch. `singly`: the samples that the script itself drew."""
+    each model was called once for each batch. `singly`: the samples that the script itself drew."""
     steps, drawn, loader = optimization.steps, {}, optimization.loader
+    rows = optimization.process.tables["links"].records()
+    models = len({row["model"] for row in rows if row["optimizer"] == optimization.optimizer})
     if not loader:
         alone = zip(*(steps[name] for name in ("step", "batch_size", "model_calls")), strict=True)
         sizes = {int(size) for _, size, calls in alone if size == size and calls == 1}
@@ -99,7 +101,8 @@ def _drawn(optimization: Optimization, singly: dict[int, int]) -> dict[int, int]
         return {}
     columns = [steps[name] for name in ("step", "loader", "batch_size", "loader_batches", "model_calls")]
     for step, fed, size, batches, calls in zip(*columns, strict=True):
-        if fed == loader["loader"] and batches == calls and batches > 0 and size % batches == 0:
+        once = calls in (batches, batches * models)
+        if fed == loader["loader"] and once and batches > 0 and size % batches == 0:
             drawn[int(step) - 1] = int(size // batches)
     return drawn
 
