@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ def _made(process: Process, call: Location) -> Location | None:
     text = recorded_text.around(process, call)
     names = _GIVEN.findall(call.source) or _TAKEN.findall(call.source)
     for number in sorted((number for number in text if number < call.line), reverse=True):
-        line = text[number].split("#")[0].strip()
+        line = code_of(text[number]).strip()
         if line.startswith(("def ", "class ", "async def ")):
             return None
         for name in names:

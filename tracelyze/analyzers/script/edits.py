@@ -12,6 +12,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.diagnosis import Diff, Location
 
@@ -125,7 +126,7 @@ def call_before_backward(optimization: Optimization, clear: Location | None) -> 
     own = [line for line in inner if line and not line.startswith(("#", '"""'))]
     text = recorded_text.of_function(process, backward)
     called = re.compile(rf"[A-Za-z_][\w.]*\.{re.escape(clear.function)}\(\)|{re.escape(clear.function)}\([\w., ]*\)")
-    at = [number for number, line in text.items() if called.fullmatch(line.split("  #")[0].strip())]
+    at = [number for number, line in text.items() if called.fullmatch(code_of(line).strip())]
     if own != [clear.source] or len(at) != 1 or not 0 < at[0] - backward.line < _STRETCH:
         return None
     between = [text.get(number) for number in range(backward.line, at[0])]

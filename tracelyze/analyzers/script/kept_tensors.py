@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import edits, recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.storing import averages, displays
 from tracelyze.diagnosis import Diff, Location
@@ -81,7 +82,7 @@ def lines(optimization: Optimization) -> list[Kept]:
 
 
 def _appends(kept: Kept) -> bool:
-    stored = STORED.fullmatch(kept.location.source.split("#")[0].strip())
+    stored = STORED.fullmatch(code_of(kept.location.source).strip())
     return bool(stored and stored["list"])
 
 
@@ -142,7 +143,7 @@ def _told(optimization: Optimization) -> list[Kept]:
     behind = [value for names, value in _assignments(text) if names & behind_loss]
     found = []
     for number, line in sorted(text.items()):
-        statement = line.split("#")[0].strip()
+        statement = code_of(line).strip()
         stored = STORED.fullmatch(statement)
         if not stored or any(word in statement for word in FREED):
             continue
@@ -319,7 +320,7 @@ def _assignments(text: dict[int, str]) -> list[tuple[set[str], str]]:
     return [
         ({name.strip() for name in found["names"].split(",")}, found["value"])
         for _, line in sorted(text.items())
-        if (found := ASSIGNED.fullmatch(line.split("#")[0].strip())) and not any(word in line for word in FREED)
+        if (found := ASSIGNED.fullmatch(code_of(line).strip())) and not any(word in line for word in FREED)
     ]
 
 

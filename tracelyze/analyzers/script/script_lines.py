@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.candidates import bounds
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
 
@@ -200,7 +201,7 @@ def singular_beside(process: Process, place: Location) -> Location | None:
     """The only line among those that were recorded from a place on, in its function, which can make NaN or Inf of
     finite numbers: by a division, a logarithm or a root."""
     text = recorded_text.around(process, place)
-    lines = [(number, line.split("#")[0].strip()) for number, line in sorted(text.items()) if number >= place.line]
+    lines = [(number, code_of(line).strip()) for number, line in sorted(text.items()) if number >= place.line]
     found = [(number, line) for number, line in lines if _BREAKS.search(line)]
     return Location(place.file, found[0][0], place.function, found[0][1]) if len(found) == 1 else None
 
@@ -247,7 +248,7 @@ def drawn_batches(process: Process) -> Location | None:
     elsewhere = [one for one in drawn if one.function != MODULE and re.search(_INDICES, one.source)]
     if loop is not None and end is not None:
         text = recorded_text.of_function(process, end)
-        body = "\n".join(said.split("#")[0] for at, said in text.items() if loop.line <= at <= end.line)
+        body = "\n".join(code_of(said) for at, said in text.items() if loop.line <= at <= end.line)
         asked = [one for one in elsewhere if re.search(rf"(?<![\w.]){re.escape(one.function)}\(", body)]
         elsewhere = asked or elsewhere
     return only_of(elsewhere) or batches(process)
@@ -286,7 +287,7 @@ def orders(line: Location, loader: Mapping[str, Any]) -> bool:
 
 def moved_up(line: Location) -> str:
     """A line that seeds as an example where it belongs; empty where it is no whole call."""
-    said = line.source.split("#")[0].strip()
+    said = code_of(line.source).strip()
     where = f"  # once, above the loop over epochs, and no longer on line {line.line}"
     return said + where if said.endswith(")") and _whole(line) and "=" not in said.split("(")[0] else ""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed.throughput import loaders_made_once
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import loader_arguments, own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location, Setting
 
@@ -141,7 +142,7 @@ def _epoch_read(process: Process, loader: Mapping[str, Any]) -> tuple[int, str] 
     own = recorded_text.of_function(process, reader) if reader is not None else {}
     if reader is not None and (head := own.get(reader.line)) and _FUNCTION.match(head):
         own = {at: line for at, line in own.items() if at > reader.line and _is_below(line, head)}
-    text = {at: line.split("#")[0] for at, line in sorted(own.items())}
+    text = {at: code_of(line) for at, line in sorted(own.items())}
     if any(_COUNTS_EPOCH.search(line) for line in text.values()):
         return None
     return next(((at, found[0]) for at, line in text.items() if (found := _READS_EPOCH.search(line))), None)
@@ -177,4 +178,4 @@ def _may_hold(owner: str, dataset: str | None, loader: Mapping[str, Any]) -> boo
 def _recorded(process: Process) -> list[Location]:
     """All lines that were recorded around places, in order."""
     found = {one.file_line: one for one in recorded_text.lines(process)}
-    return [Location(*key, "", found[key].source.split("#")[0].rstrip()) for key in sorted(found)]
+    return [Location(*key, "", code_of(found[key].source)) for key in sorted(found)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import ParsedLine
 from tracelyze.diagnosis import Diff, Location
@@ -113,7 +114,7 @@ def begun_at(process: Process, place: Location | None) -> OwnStatement | None:
     last = place.line
     while last + 1 in lines and last - place.line < _LONGEST:
         last += 1
-    while last > place.line and not lines[last].split("  #")[0].rstrip().endswith(","):
+    while last > place.line and not code_of(lines[last]).endswith(","):
         last -= 1  # what it says may go on
     text = lines[place.line].lstrip()
     indent = lines[place.line][: len(lines[place.line]) - len(text)]
@@ -138,5 +139,5 @@ def _beginning(place: Location, lines: dict[int, str], first: int) -> OwnStateme
 
 def _goes_on_above(lines: dict[int, str], first: int) -> bool:
     """Whether the line above leaves a bracket open, or ends in a comma: then no statement begins here."""
-    above = lines.get(first - 1, "").split("  #")[0].rstrip()
+    above = code_of(lines.get(first - 1, ""))
     return above.endswith(("(", "[", "{", ",", "\\"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,7 +195,7 @@ def attributes_of_self(code: str) -> set[str]:
 
 
 def _words(line: str) -> set[str]:
-    text = _STRING.sub(_fields, line).split("  #")[0]
+    text = code_of(_STRING.sub(_fields, line))
     taken = _DEFAULT if _HEAD.match(text) else _ASSIGNED
     named = set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
     if taken is _ASSIGNED and (text.rstrip().endswith(",") or text.count(")") > text.count("(")):

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _assignments(text: dict[int, str], below: int, loss: str) -> list[int]:
     numbers = []
     number = below - 1
     while (line := text.get(number)) is not None:
-        statement = line.split("#")[0].strip()
+        statement = code_of(line).strip()
         if statement.startswith(("def ", "class ", "async def ")):
             break
         assigned = ASSIGNED.fullmatch(statement)

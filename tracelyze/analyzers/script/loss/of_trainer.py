@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.remade import windows
 
@@ -104,7 +105,7 @@ def _counted(optimization: Optimization) -> str:
     place, backward = windows.counted(optimization), optimization.backward_location
     if place is None and backward is not None:
         return _named(recorded_text.of_function(optimization.process, backward).values())
-    found = _EVERY.search(place.source.split("#")[0]) if place is not None else None
+    found = _EVERY.search(code_of(place.source)) if place is not None else None
     if place is None or found is None or backward is None or place.file_function != backward.file_function:
         return ""
     return found["every"]
@@ -112,7 +113,7 @@ def _counted(optimization: Optimization) -> str:
 
 def _named(lines: Iterable[str]) -> str:
     """`EVERY` of the only `last = (i + 1) % EVERY == 0` whose name is a condition in these lines."""
-    texts = [line.split("  #")[0].rstrip() for line in lines]
+    texts = [code_of(line) for line in lines]
     found = [one for line in texts if (one := _NAMED.match(line))]
     asked = [one for one in found if any(re.match(rf"\s*if (?:not )?{one['name']}:", line) for line in texts)]
     return asked[0]["every"] if len(asked) == len(found) == 1 else ""

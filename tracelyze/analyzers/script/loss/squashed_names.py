@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _scores(lines: dict[int, str], end: int, indent: str, name: str, squashing: 
     for number in range(end - 1, max(0, end - _FARTHEST), -1):
         if number not in lines:
             return None
-        text = lines[number].split("#")[0].rstrip()
+        text = code_of(lines[number])
         line = parsed_line.parse(text.strip()) if text else None
         if not text:
             continue

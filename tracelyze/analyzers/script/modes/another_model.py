@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def of(process: Process, evaluates: Location | None) -> Another | None:
         return None
     called = model_of(own.parsed)
     lines = [one for one in process.locations("eval-mode") if one.file_function == evaluates.file_function]
-    found = _EVAL.match(lines[0].source.split("#")[0].strip()) if len(lines) == 1 else None
+    found = _EVAL.match(code_of(lines[0].source).strip()) if len(lines) == 1 else None
     if found is None or not called or lines[0].line >= own.line or not _encloses(process, lines[0], evaluates):
         return None
     name = found["name"]

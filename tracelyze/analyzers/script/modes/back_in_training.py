@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def above(process: Process, evaluates: Location | None) -> Location | None:
     text = recorded_text.around(process, evaluates) if evaluates is not None else {}
     number = evaluates.line - 1 if evaluates is not None else 0
     while evaluates is not None and number in text and not _DEFINITION.match(text[number]):
-        said = text[number].split("#")[0]
+        said = code_of(text[number])
         if _EVALUATES.search(said):
             return None
         if _TRAINS.search(said):
@@ -81,7 +82,7 @@ def by_call(process: Process, evaluates: Location | None) -> tuple[Location, int
         for one in process.locations("train-mode")
         if _TRAINS.search(one.source) and one.file_function != home
         for at, said in text.items()
-        if re.search(rf"\b{re.escape(one.function)}\(", said.split("#")[0])
+        if re.search(rf"\b{re.escape(one.function)}\(", code_of(said))
     ]
     return found[0] if len(found) == 1 else None
 

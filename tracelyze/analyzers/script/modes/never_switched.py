@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.modes import another_model
 
@@ -33,7 +34,7 @@ class Missing(NamedTuple):
     @property
     def fix(self) -> str:
         """What to change."""
-        back = f"Line {self.back.line} calls {self.back.source.split('#')[0].strip()} before training goes on."
+        back = f"Line {self.back.line} calls {code_of(self.back.source).strip()} before training goes on."
         return f"Call {self.call} before each validation. {back}"
 
 
@@ -69,7 +70,7 @@ def _back(process: Process, after: int) -> Location | None:
 
 
 def _runs_again(process: Process, back: Location, call: Location, after: int) -> bool:
-    switch = _TRAINS.match(back.source.split("#")[0].strip())
+    switch = _TRAINS.match(code_of(back.source).strip())
     if switch is None or not re.search(rf"(?<![\w.]){re.escape(switch['model'])}\(", call.source):
         return False
     text = recorded_text.of_function(process, back)

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.analyzers.script.settings import callers
@@ -78,14 +79,14 @@ def _branch(lines: Mapping[int, str], own: OwnStatement) -> _Choice | None:
     at = own.line - 1
     while at in lines and (not lines[at].strip() or recorded_text.indent_of(lines[at]) >= len(own.indent)):
         at -= 1
-    head = _BRANCH.fullmatch(lines.get(at, "").split("  #")[0].strip())
+    head = _BRANCH.fullmatch(code_of(lines.get(at, "")).strip())
     if head is None:
         return None
     if head["test"] is not None:
         return _compared(_expression(head["test"]))
     depth = recorded_text.indent_of(lines[at])  # an else: it depends on what the condition above it compares
     beside = [text for text in _above(lines, at, depth) if recorded_text.indent_of(text) == depth]
-    above = _BRANCH.fullmatch(beside[0].split("  #")[0].strip()) if beside else None
+    above = _BRANCH.fullmatch(code_of(beside[0]).strip()) if beside else None
     compared = _compared(_expression(above["test"])) if above is not None and above["test"] else None
     return _Choice("", None) if compared is not None else None
 
@@ -129,7 +130,7 @@ def _of_identity(process: Process, made_at: Location, argument: str) -> str:
     lines = recorded_text.of_function(process, made_at)
     found = set()
     for at, text in lines.items():
-        head = _BRANCH.fullmatch(text.split("  #")[0].strip())
+        head = _BRANCH.fullmatch(code_of(text).strip())
         test = _expression(head["test"]) if head is not None and head["test"] else None
         choice = _compared(test)
         below = lines.get(at + 1, "")

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import listed
@@ -58,7 +59,7 @@ def _made(optimization: Optimization, put_in: Location, lines: dict[int, str]) -
     if made.file_function == put_in.file_function:
         return _statement(optimization.process, put_in, lines, made.line) if made.line < put_in.line else None
     calls = re.compile(rf"\b{re.escape(made.function)}\(") if made.function.isidentifier() else None
-    at = [number for number, line in lines.items() if calls is not None and calls.search(_code(line))]
+    at = [number for number, line in lines.items() if calls is not None and calls.search(code_of(line))]
     own = _statement(optimization.process, put_in, lines, at[0]) if len(at) == 1 and at[0] < put_in.line else None
     return own if own is not None and _targets(own) else None
 
@@ -91,7 +92,7 @@ def _made_of(
     moved: dict[int, OwnStatement] = {}
     names = _targets(made)
     for at in between:
-        if not names or not any(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", _code(lines[at])) for name in names):
+        if not names or not any(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", code_of(lines[at])) for name in names):
             continue
         own = _statement(process, put_in, lines, at)
         if own is None or own.indent != made.indent:
@@ -104,7 +105,7 @@ def _made_of(
 def _sets(name: str, line: str) -> bool:
     """Whether a line assigns a name or adds to what it holds."""
     sets = rf"\s*{name}\s*(?::[^=]+)?=(?!=)|.*\b{name}(?:\s*\+=|\.(?:append|extend|insert|add)\()"
-    return re.match(sets, _code(line)) is not None
+    return re.match(sets, code_of(line)) is not None
 
 
 def _statement(process: Process, put_in: Location, lines: dict[int, str], at: int) -> OwnStatement | None:
@@ -124,7 +125,3 @@ def _names(own: OwnStatement) -> set[str]:
     """The names that a statement reads."""
     loaded = (one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Name))
     return {one.id for one in loaded if isinstance(one.ctx, ast.Load)}
-
-
-def _code(line: str) -> str:
-    return line.split("#", maxsplit=1)[0]

@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -56,7 +57,7 @@ def _remade(process: Process, place: Location) -> tuple[Location, Diff] | None:
     call = re.compile(
         rf"\s*(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<made>(?:[\w.]+\.)?{re.escape(place.function)}\(.*\))\s*"
     )
-    made = [(number, found) for number, line in sorted(text.items()) if (found := call.fullmatch(line.split("#")[0]))]
+    made = [(number, found) for number, line in sorted(text.items()) if (found := call.fullmatch(code_of(line)))]
     if len(made) != 1 or made[0][0] >= loop.line:
         return None
     (number, found), name = made[0], re.compile(rf"(?<![\w.]){made[0][1]['name']}(?!\w)")

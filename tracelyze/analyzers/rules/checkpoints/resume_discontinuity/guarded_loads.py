@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.settings import callers
 
@@ -91,7 +92,7 @@ def _guards(lines: Mapping[int, str]) -> dict[str, int]:
     """The names whose state is loaded directly under a condition on the name, with the line of the condition."""
     guards: dict[str, int] = {}
     for at, text in lines.items():
-        head = _GUARD.fullmatch(text.split("  #")[0].strip())
+        head = _GUARD.fullmatch(code_of(text).strip())
         name = head["name"] if head is not None else ""
         loads = re.compile(rf"(?<![\w.]){re.escape(name)}\.load_state_dict\(")
         if head is not None and (loads.search(head["same"]) or loads.search(_block(lines, at))):

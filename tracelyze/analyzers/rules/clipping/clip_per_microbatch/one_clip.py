@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.formatting import listed
 
@@ -50,4 +51,4 @@ def read_elsewhere(process: Process, place: Location | None) -> str:
 
 
 def _reads(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}\b(?!\s*=(?!=))", text.partition("  #")[0]) is not None
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b(?!\s*=(?!=))", code_of(text)) is not None

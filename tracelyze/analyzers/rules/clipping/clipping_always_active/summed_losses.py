@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
 
@@ -71,7 +72,7 @@ def of(process: Process, training: Location | None) -> Summed | None:
 
 
 def _divides(text: str) -> bool:
-    code = text.partition("#")[0]
+    code = code_of(text)
     return "loss" in code and re.search(r"/|\.div_?\(|\.mean\(|reduction=[\"']mean", code) is not None
 
 

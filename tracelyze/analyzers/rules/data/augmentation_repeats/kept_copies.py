@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import loader_arguments, own_statement
 from tracelyze.diagnosis import Location
 
@@ -35,7 +36,7 @@ def of(process: Process, loader: Mapping[str, Any], seeds: Location | None) -> K
     """Where a line seeds by the epoch, in workers that stay."""
     if not loader["num_workers"] or not loader[ARGUMENT] or seeds is None:
         return None
-    if not _OF_EPOCH.search(seeds.source.split("#")[0]):
+    if not _OF_EPOCH.search(code_of(seeds.source)):
         return None
     tells = script_lines.only(process, "set-epoch", rf"^(?!.*{_SAMPLER.pattern})")
     told = f", and line {tells.line} tells the copy of the training process alone" if tells is not None else ""
@@ -47,7 +48,7 @@ def of(process: Process, loader: Mapping[str, Any], seeds: Location | None) -> K
     own = own_statement.at(process, made)
     text = own.with_argument(("DataLoader",), ARGUMENT, "False") if own is not None else ""
     lines = own.text.split("\n") if own is not None else []
-    at = next((at for at, line in enumerate(lines) if ARGUMENT in line.split("#")[0]), None)
+    at = next((at for at, line in enumerate(lines) if ARGUMENT in code_of(line)), None)
     place = Location(own.file, own.line + at, made.function, lines[at].strip()) if own and made and at else made
     code = own.dedented(text) if own and text else loader_arguments.example(process, loader, {ARGUMENT: "False"})
     return Kept(said, place, code)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.parsed_line import is_function_of_torch, name_of
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location
@@ -72,7 +73,7 @@ def _read(process: Process, line: Location, own: OwnStatement) -> EarlyRead | No
     work, buffer = own.parsed.text_of(statement.targets[0]), own.parsed.text_of(given) if given is not None else ""
     reads = None
     for following in _following(process, line, own):
-        if following.text.split("#")[0].strip() == f"{work}.wait()":
+        if code_of(following.text).strip() == f"{work}.wait()":
             return EarlyRead(buffer, own, reads, following, line.function) if reads is not None else None
         if following.parsed.calls(*WAITS) or _mentions(following, work) or _assigns(following, buffer):
             return None

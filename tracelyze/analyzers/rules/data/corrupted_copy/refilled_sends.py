@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rules.data.corrupted_copy import early_reads
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Location
 
@@ -68,7 +69,7 @@ def _refilled(lines: dict[int, str], own: OwnStatement, buffer: str) -> tuple[in
         number += 1
     if number not in lines or own.line not in body:  # all of the loop is to be known
         return None
-    texts = {at: lines[at].partition("#")[0].strip() for at in body}
+    texts = {at: code_of(lines[at]).strip() for at in body}
     name = re.escape(buffer)
     makes = re.compile(rf"(?<![\w.])(?:{name}|{re.escape(buffer.partition('.')[0])})\s*(?:=(?!=)|,.*=(?!=))")
     if any(_MAY_WAIT.search(text) or makes.match(text) for text in texts.values()):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import percent
@@ -70,7 +71,7 @@ def _made_above(process: Process, split: Location | None) -> Location | None:
     only one that gives data to a function of the script which draws some of them again, and takes them back. Where the
     split stands in a function of its own, it may be a line above the call of that."""
     for place in (split, _called_at(process, split)):
-        named = [one for one in _above(process, place) if _COPIES.search(one.source.split("#")[0])]
+        named = [one for one in _above(process, place) if _COPIES.search(code_of(one.source))]
         if found := named or _drawn_again(process, place):
             return script_lines.only_of(found)
     return None
@@ -111,7 +112,7 @@ def _split_first(process: Process, split: Location | None, copied: Location | No
     targets, _, divides = own.text.partition("=")
     if not _is(target).search(divides):
         return ""
-    called = copied.source.split("#")[0].rstrip().partition("=")[2]
+    called = code_of(copied.source).partition("=")[2]
     again = f"{train.id} ={_is(before).sub(train.id, called)}  # these alone"
     return own.dedented(f"{targets}={_is(target).sub(before, divides)}") + f"\n{again}"
 
@@ -133,7 +134,7 @@ def _all_first(own: OwnStatement, copied: Location) -> str:
         return ""
     if not all(_is(name).search(divides) for name in targets):
         return ""
-    line = copied.source.split("#")[0].rstrip()
+    line = code_of(copied.source)
     for name, part in zip(targets, train, strict=True):
         line = _is(name).sub(ast.unparse(part), line)
     return f"{own.dedented(own.text)}\n{line}  # these alone"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.rules.distributed.ranks_out_of_sync import tensors
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
@@ -68,7 +69,7 @@ def of(process: Process) -> Unsynced | None:
         return None
     backward = backwards[0]
     lines = recorded_text.of_function(process, backward)
-    opens = [at for at, line in lines.items() if _OPENS.search(line.split("#")[0])]
+    opens = [at for at, line in lines.items() if _OPENS.search(code_of(line))]
     if len(opens) != 1:
         return None
     place = Location(backward.file, opens[0], backward.function, lines[opens[0]].strip())

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ def are_joined(steps: list[int], lengths: list[float], least: float, share: floa
 def dealt(process: Process, loader: Location | None) -> Location | None:
     """The only line which deals out files or parts by rank: of the function that makes the loader, else of all."""
     if loader is None:
-        lines = [one for one in recorded_text.matching(process, _DEALS) if _DEALS.search(one.source.split("#")[0])]
+        lines = [one for one in recorded_text.matching(process, _DEALS) if _DEALS.search(code_of(one.source))]
         return lines[0] if len(lines) == 1 else None
     text = recorded_text.of_function(process, loader)
-    found = [at for at, line in text.items() if _DEALS.search(line.split("#")[0])]
+    found = [at for at, line in text.items() if _DEALS.search(code_of(line))]
     return Location(loader.file, found[0], loader.function, text[found[0]].strip()) if len(found) == 1 else None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.script import edits, recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.own_statement import OwnStatement
 from tracelyze.diagnosis import Location
@@ -82,7 +83,7 @@ def _trained(process: Process, step: Location, shape: str) -> str:
 
 def _steps_alike(process: Process, row: dict[str, Any], step: Location) -> bool:
     at = process.site(row["site"])
-    return at is not None and at.source.split("#")[0].strip() == step.source.split("#")[0].strip()
+    return at is not None and code_of(at.source).strip() == code_of(step.source).strip()
 
 
 def _computing(process: Process, where: Location, lines: list[int], loss: str, model: str) -> list[OwnStatement]:

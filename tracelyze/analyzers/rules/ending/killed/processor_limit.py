@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import duration
 
@@ -59,7 +60,7 @@ def fix(place: Location | None) -> str:
 
 def _other_unit(place: Location) -> str:
     """What to do where the line is given minutes or hours as they are, by the name of the only such variable."""
-    found = {one["name"]: one["unit"] for one in _NAMED.finditer(place.source.partition("#")[0])}
+    found = {one["name"]: one["unit"] for one in _NAMED.finditer(code_of(place.source))}
     if len(found) != 1 or "*" in place.source or _CALLS.search(place.source):
         return ""
     ((name, unit),) = found.items()

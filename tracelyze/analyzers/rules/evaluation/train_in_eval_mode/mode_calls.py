@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _moved(loop: Location, lines: dict[int, str], at: int, match: re.Match[str])
     """The call moved to the other side of the line that begins the loop."""
     head, below = lines.get(loop.line, ""), lines.get(loop.line + 1, "")
     if (
-        not head.split("#")[0].rstrip().endswith(":")
+        not code_of(head).endswith(":")
         or recorded_text.indent_of(below) <= recorded_text.indent_of(head)
         or len(match["indent"]) != recorded_text.indent_of(head)
     ):

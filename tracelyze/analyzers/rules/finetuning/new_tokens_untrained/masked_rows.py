@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.remedy import Remedy
 
@@ -59,7 +60,7 @@ def _other_side(process: Process, hook: Location, found: re.Match[str]) -> Remed
     """The only line of the function that sets rows of the mask, if it is the new ones that it takes the gradient from:
     with those below it in their place."""
     lines, mask = recorded_text.of_function(process, hook), found["mask"]
-    texts = {at: line.partition("#")[0].strip() for at, line in lines.items()}
+    texts = {at: code_of(line).strip() for at, line in lines.items()}
     given = {at: text.removeprefix(mask) for at, text in texts.items() if text.startswith(f"{mask}[")}
     ((at, text),) = given.items() if len(given) == 1 else [(0, "")]
     side = _SIDE.match(text)
@@ -91,7 +92,7 @@ def _of_first_rows(process: Process, hook: Location, before: int) -> Remedy | No
         if named is None or (text.strip() and recorded_text.indent_of(text) <= depth):
             found = found if named is not None and re.match(rf"\s*def {named['hook']}\(", text) else {}
             break
-        zeroed = _FIRST_ROWS.match(text.partition("#")[0].strip())
+        zeroed = _FIRST_ROWS.match(code_of(text).strip())
         if zeroed is not None:
             found[at] = zeroed
     if named is None or len(found) != 1:

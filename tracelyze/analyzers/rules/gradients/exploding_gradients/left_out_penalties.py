@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.remedy import Remedy
 
@@ -31,7 +32,7 @@ def of(optimization: Optimization) -> Remedy | None:
     if backward is None or of_loss is None:
         return None
     lines = recorded_text.of_function(process, backward)
-    texts = {at: line.partition("#")[0].strip() for at, line in lines.items() if at < backward.line}
+    texts = {at: code_of(line).strip() for at, line in lines.items() if at < backward.line}
     computed = [
         (at, found) for at, text in texts.items() if (found := _PENALTY.match(text) or _WRITTEN_OUT.match(text))
     ]

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Silenced(NamedTuple):
 
 def of(process: Process) -> Silenced | None:
     """The only line that turns a gradient on for what is named a loss, where no gradient came of it."""
-    lines = [(one, _TURNS_ON.match(one.source.partition("#")[0].strip())) for one in process.locations("freeze")]
+    lines = [(one, _TURNS_ON.match(code_of(one.source).strip())) for one in process.locations("freeze")]
     place = script_lines.only_of([one for one, found in lines if found is not None])
     found = next((found for one, found in lines if found is not None and one == place), None)
     if place is None or found is None:

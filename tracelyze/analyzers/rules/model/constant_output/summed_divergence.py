@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.analyzers.script.settings import made_losses
@@ -40,7 +41,7 @@ def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> R
     elements = {math.prod(map(int, one[1:])) for one in sizes if all(map(str.isdecimal, one))}
     if len(elements) != 1 or any(row["reduction"] != "mean" for row in rows) or min(elements) < _FEW:
         return None
-    code = {at: text.split("#")[0] for at, text in recorded_text.of_function(process, loss).items()}
+    code = {at: code_of(text) for at, text in recorded_text.of_function(process, loss).items()}
     backwards = [one.line for one in process.locations("backward") if one.file_function == loss.file_function]
     code = {at: text for at, text in code.items() if not backwards or at <= max(backwards)}  # and no report below it
     code |= _of_callee(process, loss, code)
@@ -103,7 +104,7 @@ def _of_callee(process: Process, loss: Location, code: Mapping[int, str]) -> dic
     calls = re.compile(rf"(?<!def )\b{called}\(")
     if not called or not any(calls.search(text) for text in code.values()):
         return {}
-    return {at: text.split("#")[0] for at, text in recorded_text.of_function(process, apart[0]).items()}
+    return {at: code_of(text) for at, text in recorded_text.of_function(process, apart[0]).items()}
 
 
 def _module(process: Process, forward: Location) -> str:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.settings import constants
 
@@ -89,7 +90,7 @@ def _name_of(process: Process, place: Location, length: int) -> str | None:
     other = {str(row["name"]) for row in rows if not constants.is_number(str(row["value"]), length)}
     told = {row["line"] for row in rows if row["file"] == place.file}
     own = recorded_text.of_function(process, place)
-    text = {at: line.split("#")[0] for at, line in own.items()}
+    text = {at: code_of(line) for at, line in own.items()}
     written: set[str] = set()
     for name in same:
         if any(at not in told and re.search(rf"(?<!\w){re.escape(name)}\s*=(?!=)", line) for at, line in text.items()):

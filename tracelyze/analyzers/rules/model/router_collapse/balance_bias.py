@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.rules.model.router_collapse.balance_term import Mistake
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def raised(process: Process) -> Mistake | None:
 
 def _turned(process: Process, place: Location) -> str:
     """The line with the other sign, if it raises what is chosen most; empty if not."""
-    parsed = parsed_line.parse(place.source.partition("#")[0].strip())
+    parsed = parsed_line.parse(code_of(place.source).strip())
     moved = _moved(parsed) if parsed is not None else None
     if parsed is None or moved is None:
         return ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.rules.model.router_collapse import balance_term
 from tracelyze.analyzers.rules.model.router_collapse.balance_term import Mistake
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
@@ -136,7 +137,7 @@ def _is_of_the_loss(process: Process, name: str) -> bool:
     if not name:
         return False
     named = re.compile(rf"\b{re.escape(name)}\b")
-    lines = (one.source.split("#")[0].strip() for one in recorded_text.matching(process, named))
+    lines = (code_of(one.source).strip() for one in recorded_text.matching(process, named))
     return any(balance_term.is_of_a_loss(line) and not re.match(rf"(?:\w+\.)*{name}\s*=", line) for line in lines)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.rules.model.router_collapse import balance_term
 from tracelyze.analyzers.rules.model.router_collapse.balance_term import Mistake
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
@@ -26,7 +27,7 @@ def added(process: Process) -> Mistake | None:
     signs: set[bool] = set()
     sums: dict[int, Location] = {}
     for recorded in recorded_text.lines(process):
-        line = recorded.source.split("#")[0].strip()
+        line = code_of(recorded.source).strip()
         place = replace(recorded, source=line)
         if balance_term.is_of_a_loss(line) and (sign := balance_term.sign(line)):
             signs.add(sign == "+")
@@ -79,4 +80,4 @@ def _sums_all(node: ast.expr) -> bool:
 def _is_mean(process: Process, place: Location, name: str) -> bool:
     """Whether the function makes `name` by a mean, over tokens."""
     lines = recorded_text.around(process, place).values()
-    return any(line.split("#")[0].strip().startswith(f"{name} = ") and ".mean(" in line for line in lines)
+    return any(code_of(line).strip().startswith(f"{name} = ") and ".mean(" in line for line in lines)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text, script_lines
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def taken_off(process: Process) -> Mistake | None:
     """The only recorded line of a loss that subtracts what is named after the balance of experts."""
     found = {}
     for one in recorded_text.lines(process):
-        line = one.source.split("#")[0].strip()
+        line = code_of(one.source).strip()
         if _LOSS.match(line) and subtracted(line):
             found[one.file_line] = replace(one, source=line)
     taken = script_lines.only_of(list(found.values()))

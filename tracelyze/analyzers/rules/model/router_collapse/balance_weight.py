@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.rules.model.router_collapse.balance_term import Mistake
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.settings import constants
 from tracelyze.diagnosis import Location
 
@@ -35,7 +36,7 @@ def zero(process: Process) -> Mistake | None:
             place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
             found[place.file_line] = str(row["own_name"] or row["name"]), place, _edited(row)
     for one in recorded_text.matching(process, _GIVEN):
-        given = [match for match in _GIVEN.finditer(one.source.split("#")[0]) if _NAMES.fullmatch(match["name"])]
+        given = [match for match in _GIVEN.finditer(code_of(one.source)) if _NAMES.fullmatch(match["name"])]
         values.update(_is_zero(match["value"]) for match in given)
         if given and one.file_line not in found:
             found[one.file_line] = given[0]["name"], one, ""
@@ -56,7 +57,7 @@ def _is_computed(process: Process) -> bool:
     for one in recorded_text.matching(process, _SET):
         given = _SET.match(one.source)
         if given is not None and _NAMES.fullmatch(given["name"]):
-            names = re.findall(r"[A-Za-z]\w*", given["value"].split("#")[0])
+            names = re.findall(r"[A-Za-z]\w*", code_of(given["value"]))
             if not any(_NAMES.fullmatch(name) for name in names):
                 return True
     return False

@@ -13,6 +13,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.script import batch_lines, script_lines
 from tracelyze.analyzers.script.candidates import preparing
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line, trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -113,7 +114,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     seen = process.site((loader or {}).get("site")) or process.location("loss") or optimization.loss_location
     missing = script_lines.past_missing(process)
     place = missing or divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
-    divides = missing is None and (divided is not None or (place is not None and "/" in place.source.split("#")[0]))
+    divides = missing is None and (divided is not None or (place is not None and "/" in code_of(place.source)))
     fix, code = preparing.remedy(process, place) if divides else (FIX_DATA, left_out(process, seen, row))
     came = "the loader handed them out" if loader else "the model was given them"
     sure = bool(events) and count >= limits["batches"] and found.trained >= limits["batches"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location
 
@@ -122,7 +123,7 @@ def assigned(lines: dict[int, str], name: str, below: int) -> tuple[int, ast.exp
     where the assignment may go on over several."""
     number = below - 1
     while number in lines:
-        text = lines[number].split("  #")[0].strip()
+        text = code_of(lines[number]).strip()
         line = parsed_line.parse(text) if text else None
         statement = line.statement if line is not None else None
         if text.startswith(("def ", "async def ", "class ")):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.candidates import copied_labels
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location
@@ -58,7 +59,7 @@ def not_shifted(process: Process) -> str:
     """What is known of targets that are the tokens at their own positions, where no line cuts them out: that the only
     line which makes labels copies the ids."""
     line = copied_labels.assigned(process)
-    copy = _COPY.fullmatch(line.source.split("#")[0].strip()) if line is not None else None
+    copy = _COPY.fullmatch(code_of(line.source).strip()) if line is not None else None
     if line is None or copy is None:
         return UNKNOWN
     return f"line {line.line} makes {copy['name']} a copy of {copy['whole']}, which nothing shifts after that."

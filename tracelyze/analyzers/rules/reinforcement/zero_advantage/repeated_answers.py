@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
 from tracelyze.analyzers.script.remedy import Remedy
 
@@ -25,7 +26,7 @@ def of(process: Process) -> Remedy | None:
     found = {}
     for place in process.locations("advantage"):
         lines = recorded_text.of_function(process, place)
-        texts = {at: line.partition("#")[0].strip() for at, line in lines.items()}
+        texts = {at: code_of(line).strip() for at, line in lines.items()}
         drawn = [(at, one["name"]) for at, text in texts.items() if (one := _DRAWN.match(text))]
         for at, name in drawn:
             repeats = [below for below, text in texts.items() if at < below and _repeats(text, name)]

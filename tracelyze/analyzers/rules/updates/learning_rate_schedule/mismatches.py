@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.schedules.schedulers import known_rates
 from tracelyze.analyzers.rules.updates.learning_rate_schedule import lengths_in_batches, plateaus, units
 from tracelyze.analyzers.rules.updates.learning_rate_schedule.findings import Mismatch
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.settings import callers
 from tracelyze.diagnosis import Setting
@@ -276,7 +277,7 @@ def _helper_called_below(optimization: Optimization, row: Row) -> tuple[Location
         return None
     calls = callers.of(process, made.function.rpartition(".")[2], made.file)
     head = callers.signature(process, helper)
-    name = _STEPPED.fullmatch(steps.text.partition("#")[0].strip()) if steps is not None else None
+    name = _STEPPED.fullmatch(code_of(steps.text).strip()) if steps is not None else None
     if len(calls) != 1 or head is None or len(head.names) != 1 or name is None:
         return None
     given = calls[0].own.parsed.statement

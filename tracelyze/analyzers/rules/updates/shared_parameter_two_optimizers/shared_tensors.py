@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import called, recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.analyzers.script.remedy import Remedy
@@ -66,7 +67,7 @@ def tied(optimization: Optimization, names: str) -> str:
     process = optimization.process
     parameters = {row["parameter"] for row in process.tables["parameters"].records()}
     for place in recorded_text.matching(process, _TIES):
-        found = _TIES.fullmatch(place.source.split("#")[0].strip())
+        found = _TIES.fullmatch(code_of(place.source).strip())
         both = (found["one"], found["other"]) if found else ("", "")
         for name, second in (both, both[::-1]):
             if name in names.split(", ") and name in parameters and second not in parameters | {name}:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 
@@ -120,7 +121,7 @@ def _uses(text: str, named: str) -> int:
     """How often a text names something; a line that is only a part of a statement counts by its words."""
     parsed = parsed_line.parse(text.strip())
     if parsed is None:
-        return text.split("#", maxsplit=1)[0].count(named)
+        return code_of(text).count(named)
     return sum(isinstance(node, ast.Name) and node.id == named for node in ast.walk(parsed.tree))
 
 

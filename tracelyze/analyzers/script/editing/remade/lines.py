@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import is_function_of_torch, name_of
 from tracelyze.diagnosis import Location
@@ -94,7 +95,7 @@ def _compiling(process: Process) -> str:
     text = own.with_argument(("compile",), "fullgraph", "True") if own is not None and own.is_whole else ""
     if own is not None and text:
         return own.dedented(text)
-    if len(made) == 1 and _DECORATES.fullmatch(made[0].source.split("  #")[0].strip()):
+    if len(made) == 1 and _DECORATES.fullmatch(code_of(made[0].source).strip()):
         return "@torch.compile(fullgraph=True)\ndef compiled(*inputs):  # your own function, as it is\n    ..."
     return "model = torch.compile(model, fullgraph=True)"
 

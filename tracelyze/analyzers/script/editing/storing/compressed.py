@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
 
@@ -36,7 +37,7 @@ def of(process: Process, save: Location | None) -> Compressed | None:
     if save is None:
         return None
     lines = recorded_text.of_function(process, save)
-    found = {at: match for at, text in lines.items() if (match := _COMPRESSES.search(text.split("  #")[0]))}
+    found = {at: match for at, text in lines.items() if (match := _COMPRESSES.search(code_of(text)))}
     found = {at: match for at, match in found.items() if not _READS.search(lines[at])}
     if len(found) != 1:
         return None

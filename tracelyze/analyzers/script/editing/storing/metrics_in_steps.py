@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.remedy import Remedy
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def _moved(process: Process, place: Location) -> str:
     """The line within the `if step % every == 0:` that stands right below it, if that does not ask for its value."""
     lines = recorded_text.of_function(process, place)
     above, below = lines.get(place.line, ""), lines.get(place.line + 1, "")
-    condition, assigns = below.split("  #")[0].strip(), _ASSIGNS.match(place.source)
+    condition, assigns = code_of(below).strip(), _ASSIGNS.match(place.source)
     alike = recorded_text.indent_of(above) == recorded_text.indent_of(below)
     if assigns is None or not alike or not _SOMETIMES.match(condition):
         return ""
     if re.search(rf"\b{assigns['target']}\b", condition):
         return ""
-    return f"{condition}\n    {place.source.split('  #')[0].strip()}  # line {place.line} moves to here"
+    return f"{condition}\n    {code_of(place.source).strip()}  # line {place.line} moves to here"

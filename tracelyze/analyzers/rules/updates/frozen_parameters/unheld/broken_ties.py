@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def of(process: Process, name: str, passed: int) -> BrokenTie | None:
     known = recorded_text.of_file(process, tie.file)
     if len(anew) != 1 or len(made) == 1 or not any(map(_FUNCTION.match, _between(known, tie.line, anew[0].line))):
         return None
-    statement = tie.source.partition("#")[0].strip()
+    statement = code_of(tie.source).strip()
     held, _, other = (part.strip() for part in statement.partition("="))
     return BrokenTie(
         anew[0],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import tensor_names
 from tracelyze.analyzers.script import recorded_text
+from tracelyze.analyzers.script.comments import code_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def of(optimization: Optimization, names: list[str]) -> Passed | None:
     with all of these."""
     made = optimization.made_at
     lines = recorded_text.of_function(optimization.process, made) if made is not None else {}
-    tests = {at: found for at, line in lines.items() if (found := _TEST.match(_code(line)))}
-    tests = {at: found for at, found in tests.items() if _code(lines.get(at + 1, "")) == "continue"}
+    tests = {at: found for at, line in lines.items() if (found := _TEST.match(code_of(line).strip()))}
+    tests = {at: found for at, found in tests.items() if code_of(lines.get(at + 1, "")).strip() == "continue"}
     if made is None or len(tests) != 1 or not names or any(map(tensor_names.is_nameless, names)):
         return None
     ((at, found),) = tests.items()
@@ -53,10 +54,6 @@ def of(optimization: Optimization, names: list[str]) -> Passed | None:
         Location(made.file, at, made.function, lines[at].strip()),
         Diff(made.file, at, [lines[at], lines[at + 1]], []),
     )
-
-
-def _code(line: str) -> str:
-    return line.partition("#")[0].strip()
 
 
 def _holds(test: re.Match[str], name: str) -> bool:
