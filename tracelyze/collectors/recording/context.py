@@ -46,8 +46,7 @@ class Context:
         self._dispatcher.listeners_changed()
 
     def raise_alert(self) -> None:
-        self.progress.alert = True
-        self._dispatcher.resume_all()
+        self._dispatcher.raise_alert()
 
     def unrecorded(self) -> contextlib.AbstractContextManager[None]:
         return unrecorded(self.progress, self.losses)

@@ -201,6 +201,11 @@ class Dispatcher:
         """Resume all signals, because something is out of the ordinary."""
         self._resume(self._paused)
 
+    def raise_alert(self) -> None:
+        """Something is out of the ordinary: all signals sample this step."""
+        self._progress.alert = True
+        self.resume_all()
+
     def resume_listeners(self, event: str) -> None:
         """Resume the signals that wait for this event, which is about to happen. Those that paused for a number of
         steps, between two samples, do not."""

@@ -78,7 +78,7 @@ class Recorder:
         self.dispatcher = dispatcher = Dispatcher(progress, self._listeners_changed, self._signal_failed)
         next_call = NextCall()
         skippable = Skippable(progress, program, dispatcher, rows, next_call, torch.cuda.current_device)
-        skipped_rows = SkippedRows(guard, budget, dispatcher, LateRows(torch, rows, self._unusual_loss))
+        skipped_rows = SkippedRows(guard, budget, dispatcher, LateRows(torch, rows, dispatcher.raise_alert))
         seen = SeenSteps(progress)
         self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, seen, self.record_event)
         parts = Parts(
@@ -264,10 +264,6 @@ class Recorder:
         if meter.decision.changes <= MAX_CHANGES:
             why = meter.decision.why or "back to its usual cadence"
             self.record_event("cadence", meter.name, why, value=float(meter.stride))
-
-    def _unusual_loss(self) -> None:
-        self.progress.alert = True
-        self.dispatcher.resume_all()
 
     def _listeners_changed(self) -> None:
         self.fast_path.interrupt()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from typing import Any
 
@@ -10,7 +9,7 @@ from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.followers import sampled
-from tracelyze.collectors.signals.model.followers.sampled import GROWTH, MOST, RARE, TENSORS, Sampled
+from tracelyze.collectors.signals.model.followers.sampled import MOST, TENSORS, Pace, Sampled
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
@@ -37,8 +36,7 @@ class Copies(Signal):
         super().__init__(context)
         self._trained: dict[int, weakref.ref[Any]] = {}  # modules that were called to train, by their model's number
         self._copies: dict[int, Copy | None] = {}  # by their model's number; None: it is a copy of nothing
-        self._called: dict[int, int] = {}  # steps that were done when a copy was called last
-        self._next: dict[int, int] = {}
+        self._pace = Pace()
         self._pending = PendingRows(context.emit, "copies")
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
@@ -47,12 +45,9 @@ class Copies(Signal):
             if number not in self._trained and len(self._trained) < MOST:
                 self._trained[number] = call.model.module
             return
-        if call.replayed or steps == self._called.get(number) or self.program.trainings.holder(number) is not None:
+        if call.replayed or self._pace.is_done(number, steps) or self.program.trainings.holder(number) is not None:
             return
-        before = max([self._called.get(number, -math.inf), *call.model.skipped.values()])
-        self._called[number] = steps
-        if steps and steps - before >= RARE and steps >= self._next.get(number, 0):
-            self._next[number] = steps + steps // GROWTH
+        if self._pace.is_due(call.model, steps):
             self._sample(number, call.model.module())
             self._pending.release()
 

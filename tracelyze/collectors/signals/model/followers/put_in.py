@@ -6,7 +6,6 @@ put in. The same numbers say that the model was evaluated with its own weights.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
@@ -14,7 +13,7 @@ from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.followers import sampled
-from tracelyze.collectors.signals.model.followers.sampled import GROWTH, MOST, RARE, Sampled
+from tracelyze.collectors.signals.model.followers.sampled import MOST, Pace, Sampled
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
@@ -31,8 +30,7 @@ class PutIn(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._known: ByIdentity[Sampled | None] = ByIdentity()  # by model; None: nothing can be compared
-        self._called: dict[int, int] = {}  # steps that were done when it was evaluated last
-        self._next: dict[int, int] = {}
+        self._pace = Pace()
         # By model, until it trains on: steps done, and its numbers then. What was sampled goes with its model.
         self._evaluated: ByIdentity[tuple[int, list[Any]]] = ByIdentity()
         self._pending = PendingRows(context.emit, "put_in")
@@ -46,12 +44,9 @@ class PutIn(Signal):
                 if done == steps and not call.replayed:  # else a step has moved the weights
                     self._compare(number, model, before)
             return
-        if call.replayed or steps == self._called.get(number) or self.program.trainings.holder(number) is None:
+        if call.replayed or self._pace.is_done(number, steps) or self.program.trainings.holder(number) is None:
             return
-        before_that = max([self._called.get(number, -math.inf), *call.model.skipped.values()])
-        self._called[number] = steps
-        if steps and steps - before_that >= RARE and steps >= self._next.get(number, 0):
-            self._next[number] = steps + steps // GROWTH
+        if self._pace.is_due(call.model, steps):
             model = call.model.module()
             now = self._numbers(model)
             if now:

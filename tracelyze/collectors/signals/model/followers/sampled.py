@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from tracelyze.collectors.program.call import CalledModel
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain
 
@@ -11,6 +13,28 @@ RARE = 5  # steps between two calls: who is called more often is a teacher, a ta
 GROWTH = 16  # samples while the number of steps doubles, nearly: the next one is a sixteenth of the steps later
 TENSORS, ELEMENTS = 8, 64  # of a model that are compared
 MOST = 8  # models that are known as trained, and as copies
+
+
+class Pace:
+    """Which calls of an evaluated model are sampled: one between two steps, of calls that are rare, ever fewer."""
+
+    def __init__(self) -> None:
+        self._called: dict[int, int] = {}  # steps that were done when a model was called last, by its number
+        self._next: dict[int, int] = {}
+
+    def is_done(self, number: int, steps: int) -> bool:
+        """Whether a model was called since the last step already."""
+        return steps == self._called.get(number)
+
+    def is_due(self, model: CalledModel, steps: int) -> bool:
+        """Whether this call is sampled: the first one of a model after a step."""
+        number = model.number
+        before = max([self._called.get(number, -math.inf), *model.skipped.values()])
+        self._called[number] = steps
+        if not steps or steps - before < RARE or steps < self._next.get(number, 0):
+            return False
+        self._next[number] = steps + steps // GROWTH
+        return True
 
 
 class Sampled:
