@@ -18,6 +18,9 @@ from tracelyze.diagnosis.pictures import Lane as Lane
 from tracelyze.diagnosis.pictures import Listing as Listing
 from tracelyze.diagnosis.pictures import Picture as Picture
 from tracelyze.diagnosis.pictures import Timeline as Timeline
+from tracelyze.diagnosis.places import Diff as Diff
+from tracelyze.diagnosis.places import Excerpt as Excerpt
+from tracelyze.diagnosis.places import Location as Location
 
 SCHEMA_VERSION: Final = 1
 
@@ -121,48 +124,6 @@ class Cost:
     seconds: float | None
     share: float | None
     of: str = "the training time"
-
-
-@dataclass(frozen=True)
-class Location:
-    """A line of the user's program. `source` is the text of the line as it ran."""
-
-    file: str
-    line: int
-    function: str = ""
-    source: str = ""
-
-    @property
-    def file_line(self) -> tuple[str, int]:
-        """The line alone: two locations of the same line may differ in their function and text."""
-        return self.file, self.line
-
-    @property
-    def file_function(self) -> tuple[str, str]:
-        """The function that the line stands in."""
-        return self.file, self.function
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """Lines of the user's program around a location, as they ran: `first_line` is the number of the first of them."""
-
-    first_line: int
-    lines: list[str]
-
-
-@dataclass(frozen=True)
-class Diff:
-    """An edit of the user's program that the rule knows to be right: a reader who applies it has a working script.
-
-    From `line` of `file` on the `removed` lines stand in the program, and the `added` ones take their place. With
-    nothing removed, the added lines go in front of `line`.
-    """
-
-    file: str
-    line: int
-    removed: list[str]
-    added: list[str]
 
 
 EndCause = Literal[

@@ -109,9 +109,7 @@ def _called(process: Process, registered: Location) -> Location | None:
     found: dict[tuple[str, int], Location] = {}
     for place in training.values():
         lines = recorded_text.of_function(process, place)
-        here = [
-            Location(place.file, at, place.function, text.strip()) for at, text in lines.items() if calls.search(text)
-        ]
+        here = [place.at(at, text) for at, text in lines.items() if calls.search(text)]
         found |= {one.file_line: one for one in here if not one.source.startswith("#")}
     return next(iter(found.values())) if len(found) == 1 else None
 

@@ -305,13 +305,13 @@ class Process:
     @cached_property
     def _by_site(self) -> dict[int | None, Location]:
         """Lines of the script by their identifiers; of two with the same one, the first."""
-        return {row["site"]: _location(row) for row in reversed(self.sites.shared_records())}
+        return {row["site"]: location_of(row) for row in reversed(self.sites.shared_records())}
 
     @cached_property
     def _by_role(self) -> dict[str | None, list[Location]]:
         found: dict[str | None, list[Location]] = {}
         for row in self.sites.shared_records():
-            found.setdefault(row["role"], []).append(_location(row))
+            found.setdefault(row["role"], []).append(location_of(row))
         return found
 
     @cached_property
@@ -390,5 +390,6 @@ def _plain(name: str) -> str:
     return name.removeprefix("module.").removeprefix("_orig_mod.")
 
 
-def _location(row: Mapping[str, Any]) -> Location:
+def location_of(row: Mapping[str, Any]) -> Location:
+    """The line of a row of the table sites."""
     return Location(row["file"] or "", row["line"] or 0, row["function"] or "", row["source"] or "")

@@ -133,7 +133,7 @@ def call_before_backward(optimization: Optimization, clear: Location | None) -> 
     kept, line = [one for one in between if one is not None], text[at[0]]
     if len(kept) < len(between) or recorded_text.indent_of(line) != len(done[0]):
         return None
-    place = Location(backward.file, at[0], backward.function, line.strip())
+    place = backward.at(at[0], line)
     return place, Diff(backward.file, backward.line, [*kept, line], [line, *kept])
 
 
@@ -183,7 +183,7 @@ def norm_taken(process: Process, clip: Location) -> Location | None:
     block = textwrap.dedent("\n".join(lines.get(at, "") for at in range(heads[-1], clip.line))) if heads else ""
     if not block or parsed_line.parse(f"if True:\n{textwrap.indent(block, ' ')}") is None:
         return None  # within a statement of several lines
-    return Location(clip.file, heads[-1], clip.function, lines[heads[-1]].strip())
+    return clip.at(heads[-1], lines[heads[-1]])
 
 
 def step_by_scaler(optimization: Optimization) -> Diff | None:

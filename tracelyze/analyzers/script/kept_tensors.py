@@ -152,7 +152,7 @@ def _told(optimization: Optimization) -> list[Kept]:
             continue  # the loss itself, that is being added up, or something else
         if any(_mentions(value, stored["sum"] or stored["list"] or stored["entry"]) for value in behind):
             continue  # what the loss is computed from needs its graph
-        location = Location(backward.file, number, backward.function, line.strip())
+        location = backward.at(number, line)
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
         averaged = None if retains(optimization) else averages.detached(optimization, location)
         plain = _diff(location, line, stored) or _diff_of_several(location, line, stored, holding, _counted(text))

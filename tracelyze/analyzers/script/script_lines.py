@@ -203,7 +203,7 @@ def singular_beside(process: Process, place: Location) -> Location | None:
     text = recorded_text.around(process, place)
     lines = [(number, code_of(line).strip()) for number, line in sorted(text.items()) if number >= place.line]
     found = [(number, line) for number, line in lines if _BREAKS.search(line)]
-    return Location(place.file, found[0][0], place.function, found[0][1]) if len(found) == 1 else None
+    return place.at(*found[0]) if len(found) == 1 else None
 
 
 def validation_set(process: Process, dataset: str) -> Location | None:

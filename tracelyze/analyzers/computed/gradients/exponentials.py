@@ -49,7 +49,7 @@ def of(optimization: Optimization) -> Exponential | None:
     found = [at for at, text in lines.items() if at < backward.line and assigns.match(text)]
     if len(found) != 1:
         return None
-    place = Location(backward.file, found[0], backward.function, lines[found[0]].strip())
+    place = backward.at(found[0], lines[found[0]])
     own = own_statement.at(optimization.process, place)
     statement = own.parsed.statement if own is not None else None
     if own is None or not isinstance(statement, ast.Assign):

@@ -81,8 +81,8 @@ def _returned(process: Process, name: str) -> _Factor | None:
     if not isinstance(last, ast.Return) or last.value is None or not all(_is_docstring(one) for one in before):
         return None
     line = place.line + last.lineno - function.lineno
-    source = recorded_text.around(process, place)[line].strip()
-    own = own_statement.at(process, Location(place.file, line, place.function, source))
+    source = recorded_text.around(process, place)[line]
+    own = own_statement.at(process, place.at(line, source))
     returned = own.parsed.statement if own is not None else None
     if own is None or not isinstance(returned, ast.Return) or returned.value is None:
         return None

@@ -93,7 +93,7 @@ def _drawn(process: Process, place: Location | None) -> Location | None:
     found = [at for at, text in lines.items() if place and at > place.line and _BY_ITS_OWN.search(text)]
     if place is None or len(found) != 1:
         return None
-    return Location(place.file, found[0], place.function, lines[found[0]].strip())
+    return place.at(found[0], lines[found[0]])
 
 
 RULE = Rule(

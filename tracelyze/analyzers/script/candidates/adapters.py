@@ -81,4 +81,4 @@ def _beside(process: Process, wrapped: Location | None) -> Location | None:
     at = [number for number, line in lines.items() if "LoraConfig(" in line]
     if wrapped is None or len(at) != 1:
         return None
-    return Location(wrapped.file, at[0], wrapped.function, lines[at[0]].strip())
+    return wrapped.at(at[0], lines[at[0]])

@@ -283,12 +283,12 @@ def _in_function(process: Process, inside: Location) -> list[Apart]:
     (one, index), own = found[0], found[0][0].own
     named = ast.unparse(one.node.value)
     changed = own.changed(own.parsed.with_parts({one.node: f"{named}[{index}]"}))
-    place = Location(inside.file, own.line, inside.function, own.text.split("\n")[0])
+    place = inside.at(own.line, own.text)
     return [Apart(place, f"{named}[{one.key}]", index, changed)]
 
 
 def _taken(process: Process, inside: Location, number: int, line: str, orders: set[str]) -> list[_Taken]:
-    own = own_statement.at(process, Location(inside.file, number, inside.function, line.strip()))
+    own = own_statement.at(process, inside.at(number, line))
     if own is None or own.line != number:
         return []
     found = []

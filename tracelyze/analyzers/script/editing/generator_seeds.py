@@ -71,7 +71,7 @@ def _own_seed(process: Process, seeds: Location, generator: str) -> Diff | None:
     """The only line of the function that seeds this generator, with the worker's own seed."""
     lines, found = recorded_text.of_function(process, seeds), []
     for number, text in lines.items():
-        own = own_statement.at(process, Location(seeds.file, number, seeds.function, text.strip()))
+        own = own_statement.at(process, seeds.at(number, text))
         if own is None or own.line != number or not own.is_whole:
             continue
         calls = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Call)]

@@ -226,7 +226,7 @@ def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Lo
     at = [number for number in at if re.match(rf"\s*{re.escape(given)}\s*=", lines[number])] or at
     if place is None or len(at) != 1:
         return None
-    here = Location(place.file, at[0], place.function, lines[at[0]].strip())
+    here = place.at(at[0], lines[at[0]])
     own = own_statement.at(process, here)
     text = own.with_argument(("DistributedSampler",), "shuffle", "True", 3) if own is not None else ""
     return (here, own.dedented(text)) if own is not None and text else None

@@ -131,7 +131,7 @@ def _made(process: Process, place: Location, name: str) -> OwnStatement | None:
     heads = [at for at, text in lines.items() if at < place.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", text)]
     if len(heads) != 1:
         return None
-    return own_statement.at(process, Location(place.file, heads[0], place.function, lines[heads[0]].strip()))
+    return own_statement.at(process, place.at(heads[0], lines[heads[0]]))
 
 
 def _entries(saved: ast.expr) -> list[tuple[str, ast.expr]] | None:

@@ -38,7 +38,7 @@ def of(process: Process, backward: Location | None) -> Location | None:
     depth = recorded_text.indent_of(text[backward.line]) if backward.line in text else 0
     if len(numbers) > 1 and all(recorded_text.indent_of(text[number]) > depth for number in numbers[:2]):
         return None
-    return Location(backward.file, numbers[0], backward.function, text[numbers[0]].strip())
+    return backward.at(numbers[0], text[numbers[0]])
 
 
 def of_last(process: Process) -> tuple[Location | None, Location | None]:

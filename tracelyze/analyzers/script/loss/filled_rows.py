@@ -37,13 +37,13 @@ def of(process: Process, softmax: Location) -> FilledRows | None:
         return None
     lines = recorded_text.of_function(process, softmax)
     at = [number for number, text in lines.items() if number < taken.line and _FILLS.search(text)]
-    places = [Location(softmax.file, one, softmax.function, lines[one].strip()) for one in at]
+    places = [softmax.at(one, lines[one]) for one in at]
     known = [own for one in places if (own := own_statement.at(process, one)) is not None]
     filling = {own.line: own for own in known if _fills(own, scores)}
     if len(known) != len(places) or len(filling) != 1:
         return None
     (own,) = filling.values()
-    place = Location(softmax.file, own.line, softmax.function, own.text.split("\n")[0])
+    place = softmax.at(own.line, own.text)
     return FilledRows(place, _both(own, taken, call, lines))
 
 

@@ -73,7 +73,7 @@ def computed_by(process: Process, loss: Location | None) -> Called | None:
     if len(alone) != 1:
         return None
     place = alone.pop()
-    at = Location(loss.file, place, loss.function, lines[place].strip())
+    at = loss.at(place, lines[place])
     code = validating.under(process, at)
     return Called(at, code) if code and _is_one_call(at.source) else None
 

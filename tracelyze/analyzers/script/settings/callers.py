@@ -76,7 +76,7 @@ def signature(process: Process, inside: Location) -> Signature | None:
                 if value is not None
             }
             defaults = {name: parsed.text_of(value) for name, value in values.items()}
-            place = Location(inside.file, at, inside.function, lines[at].strip())
+            place = inside.at(at, lines[at])
             return Signature(place, names[1:] if names[:1] in (["self"], ["cls"]) else names, defaults)
         text = f"{text}\n{lines.get(below, '')}"
     return None

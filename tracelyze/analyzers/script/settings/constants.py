@@ -14,6 +14,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.recorded.run import location_of
 from tracelyze.analyzers.script.editing import loader_arguments, own_statement, parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff, Location
@@ -68,7 +69,7 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     row = _definition(process, names, setting) or _definition(process, _called(process, setting), setting)
     if row is None or (row["file"], row["line"]) == used.file_line:
         return finding
-    place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
+    place = location_of(row)
     edit = edit_of(row, setting.instead)
     moved = replace(finding, location=place, seen_at=used, excerpt=None)
     if edit is None:

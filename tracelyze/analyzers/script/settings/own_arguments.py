@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.script.editing import own_statement
-from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -26,5 +25,5 @@ def at_its_argument(finding: Finding, process: Process) -> Finding:
     line = own.line + given[0].lineno - 1 if len(given) == 1 else used.line
     if line == used.line:
         return finding
-    source = own.text.split("\n")[line - own.line].strip()
-    return replace(finding, location=Location(used.file, line, used.function, source), excerpt=None)
+    source = own.text.split("\n")[line - own.line]
+    return replace(finding, location=used.at(line, source), excerpt=None)

@@ -48,7 +48,7 @@ def of(optimization: Optimization, put_in: Location) -> MovedBelow | None:
     end = part.line + part.text.count("\n")
     head = f"# below line {end}, in place of line{'s' * (len(moved) > 1)} {numbers}:"
     code = "\n".join([head, *(one.dedented(one.text) for one in moved)])
-    return MovedBelow(Location(put_in.file, made.line, put_in.function, made.text.split("\n")[0]), code)
+    return MovedBelow(put_in.at(made.line, made.text), code)
 
 
 def _made(optimization: Optimization, put_in: Location, lines: dict[int, str]) -> OwnStatement | None:
@@ -109,7 +109,7 @@ def _sets(name: str, line: str) -> bool:
 
 
 def _statement(process: Process, put_in: Location, lines: dict[int, str], at: int) -> OwnStatement | None:
-    own = own_statement.at(process, Location(put_in.file, at, put_in.function, lines.get(at, "").strip()))
+    own = own_statement.at(process, put_in.at(at, lines.get(at, "")))
     return own if own is not None and own.stands and own.is_whole else None
 
 

@@ -120,7 +120,7 @@ def _leaving(optimization: Optimization) -> Location | None:
         within = [lines.get(at + more, "") for more in range(1, _BETWEEN + 1)]
         depth = recorded_text.indent_of(line)
         if any(_OUT.match(one) and recorded_text.indent_of(one) > depth for one in within) or _leaves_itself(line):
-            found.append(Location(backward.file, at, backward.function, line.strip()))
+            found.append(backward.at(at, line))
     return found[0] if len({one.source for one in found}) == 1 else None
 
 

@@ -65,7 +65,7 @@ def _remade(process: Process, place: Location) -> tuple[Location, Diff] | None:
     if len(inner) != 1:
         return None
     anew = name.sub(lambda _: found["made"], text[inner[0]])
-    where = Location(loop.file, number, loop.function, text[number].strip())
+    where = loop.at(number, text[number])
     return where, Diff(loop.file, inner[0], [text[inner[0]]], [anew])
 
 

@@ -90,7 +90,7 @@ def divisions(optimization: Optimization, count: int) -> list[Division]:
     places = [one for role in ("loss", "backward", "training-call") for one in process.locations(role)]
     functions = {one.file_function: one for one in places}
     lines = {
-        (place.file, at): Location(place.file, at, place.function, text.strip())
+        (place.file, at): place.at(at, text)
         for place in functions.values()
         for at, text in recorded_text.of_function(process, place).items()
         if "/" in text and ("loss" in text.lower() or "backward(" in text)

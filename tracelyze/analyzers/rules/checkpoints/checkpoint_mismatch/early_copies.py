@@ -46,7 +46,7 @@ def of(process: Process, save: Location | None, keys: str | None) -> Early:
         return Early(_ANY, save)
     at = saved[0].line + saved[1].lineno - 1
     text = recorded_text.of_file(process, save.file).get(at, "").strip()
-    return Early(said, Location(save.file, at, save.function, text) if text else save)
+    return Early(said, save.at(at, text) if text else save)
 
 
 def _targets(own: OwnStatement) -> list[str]:

@@ -45,7 +45,7 @@ def _made_at(process: Process, taken: Location | None) -> Location | None:
     for node in ast.walk(own.parsed.tree):
         if isinstance(node, ast.DictComp) and any(one is states for one in ast.walk(node.generators[0].iter)):
             value = own.parsed.text_of(node.value)
-            return Location(taken.file, own.line + node.value.lineno - 1, taken.function, value)
+            return taken.at(own.line + node.value.lineno - 1, value)
     return taken
 
 

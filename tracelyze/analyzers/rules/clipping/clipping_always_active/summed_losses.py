@@ -62,7 +62,7 @@ def of(process: Process, training: Location | None) -> Summed | None:
     found = [number for number, text in lines.items() if _SUMS.search(text)]
     if len(found) != 1 or any(_divides(text) for text in around):
         return None
-    place = Location(loss.file, found[0], loss.function, lines[found[0]].strip())
+    place = loss.at(found[0], lines[found[0]])
     own = own_statement.at(process, place)
     mask = _mask(own) if own is not None else None
     if own is None or mask is None:

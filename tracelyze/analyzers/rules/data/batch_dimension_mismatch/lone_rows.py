@@ -55,7 +55,7 @@ def _of_loop_variable(process: Process, collates: Location | None, field: str) -
             rows = f"[{lone[0]} {loop['head']}]"
             edited = text.replace(f"[{lone[0]}]", rows)
             fix = f"Take {lone[0]} of every sample in line {at}: below the loop (line {head}) it is the last one's."
-            place = Location(collates.file, at, collates.function, text.strip())
+            place = collates.at(at, text)
             found.append(BelowLoop(place, Diff(collates.file, at, [text], [edited]), fix, f"{rows}  # in line {at}"))
     return found[0] if len(found) == 1 else None
 
@@ -83,8 +83,8 @@ def _appended(process: Process, collates: Location | None, field: str) -> BelowL
         if end is None or recorded_text.indent_of(lines[end]) < depth or not re.match(taken, lines[end]):
             continue
         if recorded_text.indent_of(lines.get(end - 1, "")) > depth and " for " not in lines[end]:
-            place = Location(collates.file, end, collates.function, lines[end].strip())
-            at = Location(collates.file, head, collates.function, text.strip())
+            place = collates.at(end, lines[end])
+            at = collates.at(head, text)
             fix = f"Move line {place.line} into the loop over the samples (line {at.line})."
             code = f"{at.source}\n    ...\n    {place.source}  # in the loop"
             found.append(BelowLoop(place, Diff(collates.file, end, [lines[end]], [f"    {lines[end]}"]), fix, code))

@@ -96,7 +96,7 @@ def _following(process: Process, line: Location, own: OwnStatement) -> Iterator[
         if not text.strip() or text.strip().startswith("#"):
             number += 1
             continue
-        here = Location(line.file, number, line.function, text.strip())
+        here = line.at(number, text)
         one = own_statement.at(process, here) if text[: recorded_text.indent_of(text)] == own.indent else None
         if one is None or one.line != number or not one.is_whole or not one.stands:
             return

@@ -162,11 +162,7 @@ def _given(line: Location) -> tuple[str, str] | None:
 def _above(process: Process, split: Location | None) -> list[Location]:
     """The recorded lines of the function in which a split stands, above it."""
     lines = recorded_text.of_function(process, split) if split is not None else {}
-    return [
-        Location(split.file, number, split.function, text.strip())
-        for number, text in lines.items()
-        if split is not None and number < split.line
-    ]
+    return [split.at(number, text) for number, text in lines.items() if split is not None and number < split.line]
 
 
 def _repeating(process: Process) -> set[str]:

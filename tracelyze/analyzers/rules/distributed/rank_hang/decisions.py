@@ -70,7 +70,7 @@ def _only_way_out(lines: dict[int, str], place: Location, first: int, last: int)
         return None
     if _PLANNED.search(lines[head]):
         return None  # a number of steps that all ranks have
-    return Location(place.file, head, place.function, lines[head].strip())
+    return place.at(head, lines[head])
 
 
 def said(place: Location | None) -> str:

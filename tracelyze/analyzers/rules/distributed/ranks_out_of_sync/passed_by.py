@@ -112,7 +112,7 @@ def _called_at(process: Process, name: str) -> Location | None:
     lines = recorded_text.of_function(process, backward)
     found = [number for number, line in sorted(lines.items()) if inside.search(line) and number <= backward.line]
     if len(found) == 1:
-        return Location(backward.file, found[0], backward.function, lines[found[0]].strip())
+        return backward.at(found[0], lines[found[0]])
     elsewhere = [] if found else _in_functions(process, inside)
     if elsewhere:
         return elsewhere[0] if len(elsewhere) == 1 else None
@@ -127,7 +127,7 @@ def _in_functions(process: Process, inside: re.Pattern[str]) -> list[Location]:
     for one in process.locations("training-call"):
         for number, line in recorded_text.of_function(process, one).items():
             if inside.search(line):
-                found[one.file, number] = Location(one.file, number, one.function, line.strip())
+                found[one.file, number] = one.at(number, line)
     return list(found.values())
 
 

@@ -72,7 +72,7 @@ def of(process: Process) -> Unsynced | None:
     opens = [at for at, line in lines.items() if _OPENS.search(code_of(line))]
     if len(opens) != 1:
         return None
-    place = Location(backward.file, opens[0], backward.function, lines[opens[0]].strip())
+    place = backward.at(opens[0], lines[opens[0]])
     own, steps = own_statement.at(process, place), process.locations("step")
     condition = _above(lines, steps[0]) if len(steps) == 1 else None
     chosen = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.IfExp)] if own is not None else []
@@ -99,7 +99,7 @@ def _named(process: Process, place: Location, lines: dict[int, str], test: ast.e
     ]
     if len(given) != 1 or given[0] >= place.line:
         return None
-    own = own_statement.at(process, Location(place.file, given[0], place.function, lines[given[0]].strip()))
+    own = own_statement.at(process, place.at(given[0], lines[given[0]]))
     statement = own.parsed.statement if own is not None else None
     return own if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None else None
 
@@ -117,7 +117,7 @@ def _by_name(place: Location, named: OwnStatement, chosen: ast.IfExp, condition:
     if ast.unparse(ast.parse(wanted)) == ast.unparse(value):
         return None
     known = _names(condition) <= _names(value)
-    at = Location(place.file, named.line, place.function, named.text.split("\n")[0])
+    at = place.at(named.line, named.text)
     return Unsynced(place, named.changed(named.parsed.with_parts({value: wanted})) if known else None, at)
 
 

@@ -49,7 +49,7 @@ def called(process: Process, seen: Location | None) -> Called | None:
     above = [one for one, text in lines.items() if one < number and text.strip()]
     outer = max((one for one in above if recorded_text.indent_of(lines[one]) < depth), default=number)
     by_rank = _BY_RANK.match(lines[outer].strip()) is not None
-    place = Location(trains.file, number, trains.function, lines[number].strip())
+    place = trains.at(number, lines[number])
     among = f"{'between' if process.world_size == 2 else 'among'} {everyone(process)}"
     fix = SHARED if by_rank else RARELY
     return Called(place, fix.format(by=outer, call=number, among=among))

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.recorded.run import location_of
 from tracelyze.analyzers.script import script_lines
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.diagnosis import Location
@@ -26,7 +27,7 @@ _EVALUATES: Final = re.compile(r"val|test|eval|held", re.IGNORECASE)
 def line(process: Process) -> Location | None:
     """The only such line, none of validation data."""
     found = {
-        (row["file"], row["line"]): Location(row["file"], row["line"], row["function"] or "", row["source"])
+        (row["file"], row["line"]): location_of(row)
         for row in process.sites.records()
         if row["line"] and row["source"] and _BLOCK.search(row["source"]) and not _EVALUATES.search(row["source"])
     }

@@ -117,7 +117,7 @@ def dealt(process: Process, loader: Location | None) -> Location | None:
         return lines[0] if len(lines) == 1 else None
     text = recorded_text.of_function(process, loader)
     found = [at for at, line in text.items() if _DEALS.search(code_of(line))]
-    return Location(loader.file, found[0], loader.function, text[found[0]].strip()) if len(found) == 1 else None
+    return loader.at(found[0], text[found[0]]) if len(found) == 1 else None
 
 
 def samples(loader: dict[str, Any]) -> float | None:

@@ -91,7 +91,7 @@ def _computing(process: Process, where: Location, lines: list[int], loss: str, m
     made: dict[int, OwnStatement] = {}
     text = recorded_text.around(process, where)
     for at in lines:
-        place = Location(where.file, at, where.function, text.get(at, "").strip())
+        place = where.at(at, text.get(at, ""))
         one = own_statement.at(process, place) if place.source and at < where.line else None
         if one is not None and isinstance(one.parsed.statement, ast.Assign):
             made[one.line] = one

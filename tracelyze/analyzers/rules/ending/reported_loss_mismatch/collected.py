@@ -35,7 +35,7 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
     divisors: list[tuple[int, str]] = []
     found: list[tuple[int, OwnStatement, ast.Call]] = []
     for number, text in sorted(lines.items()):
-        own = own_statement.at(process, Location(backward.file, number, backward.function, text.strip()))
+        own = own_statement.at(process, backward.at(number, text))
         if own is None or own.line != number or not own.is_whole:
             continue
         if divisor := _divisor(own, loss):
@@ -45,7 +45,7 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
         return None
     number, own, call = found[0]
     text = own.parsed.with_parts({call: f"{own.parsed.text_of(call)} * {divisors[0][1]}"})
-    place = Location(backward.file, number, backward.function, lines[number].strip())
+    place = backward.at(number, lines[number])
     return Collected(place, own.dedented(text), own.changed(text))
 
 

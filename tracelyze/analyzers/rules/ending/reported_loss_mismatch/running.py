@@ -56,4 +56,4 @@ def _logged_at(process: Process) -> Location | None:
         return place
     text = recorded_text.around(process, loss)
     lines = [at for at, line in text.items() if _LOGS.search(line) and _DIVIDED.search(line)]
-    return Location(loss.file, lines[0], loss.function, text[lines[0]].strip()) if len(lines) == 1 else place
+    return loss.at(lines[0], text[lines[0]]) if len(lines) == 1 else place

@@ -78,8 +78,8 @@ def _loop(asked: Location | None) -> _Loop | None:
 def _assigned(process: Process, loop: _Loop) -> Location | None:
     """The only line of the loop's function that assigns its iterator."""
     lines = recorded_text.around(process, loop.place).items()
-    made = [(at, line.strip()) for at, line in lines if re.fullmatch(rf"\s*{loop.name} = .+", line)]
-    return Location(loop.place.file, made[0][0], loop.place.function, made[0][1]) if len(made) == 1 else None
+    made = [(at, line) for at, line in lines if re.fullmatch(rf"\s*{loop.name} = .+", line)]
+    return loop.place.at(*made[0]) if len(made) == 1 else None
 
 
 def _epochs(name: str, made_by: str, head: str) -> str:

@@ -62,6 +62,6 @@ def misspelt(process: Process, line: Location | None) -> Misspelt | None:
     if not framework or name in hooks:
         return None
     hook = next(iter(difflib.get_close_matches(name, hooks, n=1, cutoff=_NEAR)), of_steps)
-    place = Location(line.file, at, line.function, text.strip())
+    place = line.at(at, text)
     fix = f"Name it {hook}: {framework} has no hook {name}, so that line {line.line} runs only if the script calls it."
     return Misspelt(place, Diff(line.file, at, [text], [text.replace(name, hook, 1)]), fix)

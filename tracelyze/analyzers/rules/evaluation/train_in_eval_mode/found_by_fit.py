@@ -59,5 +59,5 @@ def before(process: Process, forward: Location | None) -> FoundByFit | None:
     if len(given) != 1 or not isinstance(given[0], ast.Name | ast.Attribute):
         return None
     model = ast.unparse(given[0])
-    return FoundByFit(Location(place.file, own.line, place.function, own.text.split("\n")[0]), model,
+    return FoundByFit(place.at(own.line, own.text), model,
                       own.preceded_by(f"{model}.train()"))  # fmt: skip

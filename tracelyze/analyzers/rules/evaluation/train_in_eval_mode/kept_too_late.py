@@ -62,4 +62,4 @@ def below(process: Process, switched: Location | None) -> TooLate | None:
     eval_line, kept_line = lines.get(switched.line, ""), lines[at]
     swaps = at == switched.line + 1 and eval_line.strip() == switched.source.strip() == model.group()
     diff = Diff(switched.file, switched.line, [eval_line, kept_line], [kept_line, eval_line]) if swaps else None
-    return TooLate(switched, Location(switched.file, at, switched.function, kept_line.strip()), back[0], diff)
+    return TooLate(switched, switched.at(at, kept_line), back[0], diff)

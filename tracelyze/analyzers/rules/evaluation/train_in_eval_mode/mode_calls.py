@@ -53,7 +53,7 @@ def once_before_epochs(process: Process, forward: Location | None) -> Once | Non
     ((at, match),) = called.items()
     if at > loop.line or len(match["indent"]) > depth:
         return None
-    place = Location(loop.file, at, loop.function, lines[at].strip())
+    place = loop.at(at, lines[at])
     return Once(place, loop, match["model"], _moved(loop, lines, at, match) if at == loop.line - 1 else None)
 
 

@@ -69,7 +69,7 @@ def of(process: Process, model: object, is_average: bool = False) -> AveragedPar
         return None
     if _last(pair[0]) not in {_last(one) for one in names} and not (is_average and _changes_first(head, mixes)):
         return None
-    place = Location(mixes.file, at, mixes.function, head.text)
+    place = mixes.at(at, head.text)
     return AveragedParameters(place, *pair, _copied(process, mixes, lines, at, pair))
 
 

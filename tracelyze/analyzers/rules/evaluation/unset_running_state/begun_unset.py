@@ -87,7 +87,7 @@ def _kept(process: Process, place: Location) -> tuple[int, str] | None:
     holding: set[str] = set()
     last = 0
     for number in (one for one in sorted(lines) if one >= place.line):
-        own = own_statement.at(process, Location(place.file, number, place.function, lines[number].strip()))
+        own = own_statement.at(process, place.at(number, lines[number]))
         if own is None or own.line <= last or not own.is_whole:
             continue
         last = own.line

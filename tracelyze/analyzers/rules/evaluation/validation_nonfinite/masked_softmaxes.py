@@ -67,4 +67,4 @@ def _fills(process: Process, softmax: Location) -> list[Location]:
     lines = recorded_text.of_function(process, softmax)
     at = [number for number, text in lines.items() if number <= softmax.line and _MINUS_INFINITY.search(text)]
     filling = [number for number in at if _PADDING.search(lines[number])]
-    return [Location(softmax.file, one, softmax.function, lines[one].strip()) for one in filling]
+    return [softmax.at(one, lines[one]) for one in filling]

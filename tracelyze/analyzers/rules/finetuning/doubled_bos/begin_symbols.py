@@ -77,7 +77,7 @@ def tokenized(process: Process, line: Location | None) -> tuple[Location, str] |
             given = parsed.text_of(one.args[0]) if parsed is not None and one.args else ""
             if parsed is not None and parsed.text_of(one.func) == tokenizer and given == name:
                 edited = parsed.with_argument(one, "add_special_tokens", "False") or ""
-                found.append((Location(line.file, number, line.function, text.strip()), edited))
+                found.append((line.at(number, text), edited))
     return found[0] if len(found) == 1 and found[0][1] not in ("", found[0][0].source) else None
 
 

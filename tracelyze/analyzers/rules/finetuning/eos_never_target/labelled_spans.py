@@ -45,7 +45,7 @@ def only(process: Process) -> Copied | None:
         for number, text in recorded_text.of_function(process, made).items():
             copied = _copied(text, name) if _OPENS.search(text) else ""
             if copied:
-                place = Location(made.file, number, made.function, text.strip())
+                place = made.at(number, text)
                 found[place.file_line] = Copied(place, copied)
     return next(iter(found.values())) if len(found) == 1 else None
 

@@ -26,7 +26,7 @@ def line(process: Process) -> Location | None:
     for place in sorted(process.locations("labels"), key=lambda one: one.function.startswith("<"), reverse=True):
         for number, text in recorded_text.of_function(process, place).items():
             if _IGNORED in text and "==" in text and "attention_mask" not in text and _compared(text) is not None:
-                found[place.file, number] = Location(place.file, number, place.function, text.strip())
+                found[place.file, number] = place.at(number, text)
     return next(iter(found.values())) if len(found) == 1 else None
 
 

@@ -36,7 +36,7 @@ def by_own_count(process: Process, place: Location | None, number: str, again: b
     lines = recorded_text.of_function(process, place)
     found: dict[int, Divided] = {}
     for line in range(place.line, place.line + REACH + 1):
-        at = Location(place.file, line, place.function, lines.get(line, "").strip())
+        at = place.at(line, lines.get(line, ""))
         own = own_statement.at(process, at)
         divided = _example(own, number, again) if own is not None and own.is_whole and own.line == line else ""
         if divided:

@@ -136,7 +136,7 @@ def _line(process: Process, called: Location) -> tuple[Location, Diff | None, st
     for lines, words in ((kept, _KEEPS), (given, _HANDS_BACK)):
         if len(lines) == 1:
             (one,) = lines
-            place = Location(called.file, one.line, called.function, one.text.split("\n")[0])
+            place = called.at(one.line, one.text)
             return place, one.changed(_detached(one, holding)), words
         if lines:
             return None
@@ -148,7 +148,7 @@ def _statements(process: Process, called: Location, lines: list[int]) -> list[ow
     text, found = recorded_text.around(process, called), {}
     for at in lines:
         source = text.get(at, "").strip()
-        one = own_statement.at(process, Location(called.file, at, called.function, source)) if source else None
+        one = own_statement.at(process, called.at(at, source)) if source else None
         if one is not None and one.is_whole:
             found[one.line] = one
     return list(found.values())

@@ -76,7 +76,7 @@ def _by_samples(code: Mapping[int, str], found: int, divided: Sequence[int]) -> 
 def _only_reports(process: Process, loss: Location, at: int, text: str, divergence: str) -> bool:
     """Whether what a line divides is no part of the loss: it is logged or printed, or handed back beside a sum that
     this divergence is in as it is."""
-    own = own_statement.at(process, Location(loss.file, at, loss.function, text.strip()))
+    own = own_statement.at(process, loss.at(at, text))
     statement = own.parsed.statement if own is not None else None
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return parsed_line.name_of(statement.value.func) in _REPORTS

@@ -87,7 +87,7 @@ def _conditional(process: Process, layers: _Layers, place: Location) -> Between 
     return Between(
         f" Line {at} adds an activation, but only if line {head} holds: `{condition}`",
         f"Add the activation of line {at} whether or not line {head} holds.",
-        Location(place.file, head, place.function, condition),
+        place.at(head, condition),
         code,
     )
 
@@ -239,7 +239,7 @@ def _maker(process: Process, idle: str) -> OwnStatement | None:
         name, sign, _ = line.partition("=")
         if not sign or name.strip() not in called:
             continue
-        above = own_statement.at(process, Location(place.file, at, place.function, line.strip()))
+        above = own_statement.at(process, place.at(at, line))
         found.append(above if at < own.line and above is not None and _with_fallback(above) is not None else None)
     return found[0] if len(found) == 1 and found[0] is not None else own
 

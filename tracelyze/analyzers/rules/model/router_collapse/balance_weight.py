@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.recorded.run import location_of
 from tracelyze.analyzers.rules.model.router_collapse.balance_term import Mistake
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
@@ -33,7 +34,7 @@ def zero(process: Process) -> Mistake | None:
     for row in process.sites.records():
         if row["role"] == "constant" and _NAMES.fullmatch(str(row["own_name"] or row["name"])):
             values.add(_is_zero(str(row["value"])))
-            place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
+            place = location_of(row)
             found[place.file_line] = str(row["own_name"] or row["name"]), place, _edited(row)
     for one in recorded_text.matching(process, _GIVEN):
         given = [match for match in _GIVEN.finditer(code_of(one.source)) if _NAMES.fullmatch(match["name"])]

@@ -37,7 +37,7 @@ def of(process: Process, place: Location | None) -> Location | None:
     if place.line in found or len(found) != 1:
         return place
     (number,) = found
-    return Location(place.file, number, place.function, lines[number].strip())
+    return place.at(number, lines[number])
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def of_product(process: Process, place: Location | None) -> Product | None:
     if not found or (len(numbers) > 1 and not shared):
         return None
     number = min(numbers)
-    first = Location(place.file, number, place.function, lines[number].strip())
+    first = place.at(number, lines[number])
     return Product(first, shared)
 
 

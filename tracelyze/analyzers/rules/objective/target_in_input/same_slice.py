@@ -49,7 +49,7 @@ def remedy(process: Process, loss: Location | None) -> Remedy | None:
     return Remedy(
         FIX.format(line=at, other=other, whole=cut[4]),
         code=line.strip(),
-        place=Location(loss.file, at, loss.function, cut[0].strip()),
+        place=loss.at(at, cut[0]),
         diff=Diff(loss.file, at, [cut[0]], [line]),
         why=f"lines {min(read, told)} and {max(read, told)} cut both out of {cut[4]} in the same way.",
     )
@@ -89,7 +89,7 @@ def _pair_at(texts: dict[tuple[str, int], Location], first: Location) -> Remedy 
             return Remedy(
                 LATER.format(line=place.line, other=beside.line),
                 code=later,
-                place=Location(place.file, place.line, place.function, place.source.strip()),
+                place=place.at(place.line, place.source),
                 why=f"lines {first.line} and {second.line} make both by the same expression.",
             )
     return None

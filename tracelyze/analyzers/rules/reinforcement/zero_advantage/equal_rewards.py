@@ -57,7 +57,7 @@ def _assigned(process: Process, name: str) -> Location | None:
     found = [number for number, line in lines.items() if assigns.match(line)]
     if made is None or len(found) != 1 or found[0] >= made.line:
         return None
-    return Location(made.file, found[0], made.function, lines[found[0]].strip())
+    return made.at(found[0], lines[found[0]])
 
 
 def _rewards(facts: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

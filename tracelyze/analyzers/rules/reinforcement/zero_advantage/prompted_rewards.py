@@ -28,7 +28,7 @@ def joining(process: Process, gives: Location | None) -> Location | None:
     while at in lines and (not lines[at].strip() or recorded_text.indent_of(lines[at]) > depth):
         line = parsed_line.parse(lines[at].strip())
         if line is not None and any(map(_joins, ast.walk(line.tree))):
-            found.append(Location(gives.file, at, gives.function, lines[at].strip()))
+            found.append(gives.at(at, lines[at]))
         at += 1
     return found[0] if len(found) == 1 else None
 

@@ -9,6 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.recorded.run import location_of
 from tracelyze.analyzers.script import line_edits, recorded_text, script_lines
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
@@ -82,9 +83,7 @@ def _switch(process: Process, place: Location) -> _Switch | None:
         return _Switch(option, place, is_head=True)
     above = lines.get(place.line - 1, "")
     if recorded_text.indent_of(above) < recorded_text.indent_of(lines.get(place.line, "")) and _option(above):
-        return _Switch(
-            _option(above), Location(place.file, place.line - 1, place.function, above.strip()), is_head=True
-        )
+        return _Switch(_option(above), place.at(place.line - 1, above), is_head=True)
     calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)] if own is not None else []
     for call in (one for one in calls if name_of(one.func) in _CALLS):
         named = [one.value for one in call.keywords if one.arg in _ARGUMENTS]
@@ -124,7 +123,7 @@ def _by_word(process: Process, switch: _Switch) -> SwitchedOn | None:
     if len(places) != 1 or (constants.is_on_the_command_line(process, name) and not _was_to_be_off(process, name)):
         return None
     (row,) = places.values()
-    place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
+    place = location_of(row)
     own = own_statement.at(process, place)
     call = own.only_call("add_argument") if own is not None else None
     given = [one.value for one in call.keywords if one.arg == "type"] if call is not None else []

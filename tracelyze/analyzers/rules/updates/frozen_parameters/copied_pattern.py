@@ -63,7 +63,7 @@ def _without_self(process: Process, module: str, made_at: Location | None) -> st
     found: dict[int, str] = {}
     for at, line in sorted(text.items()):
         if made_at is not None and mentions.search(line):
-            own = own_statement.at(process, Location(made_at.file, at, made_at.function, line.strip()))
+            own = own_statement.at(process, made_at.at(at, line))
             if own is None or not own.is_whole:
                 return ""
             found[own.line] = own.dedented(mentions.sub(name, own.text))

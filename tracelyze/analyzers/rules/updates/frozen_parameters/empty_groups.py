@@ -84,7 +84,7 @@ def _iterator(optimization: Optimization) -> OwnStatement | None:
     lines = recorded_text.around(process, place)
     found = []
     for number, line in lines.items():
-        here = Location(place.file, number, place.function, line.strip())
+        here = place.at(number, line)
         own = own_statement.at(process, here) if number < made.line and line.strip() else None
         if own is not None and own.line == number and _assigns_iterator(own, given):
             found.append(own)

@@ -65,7 +65,7 @@ def _place(process: Process, event: Row) -> Location | None:
     for one in recorded_text.lines(process):
         same = file == one.file or file.endswith(f"/{one.file}")
         if same and one.line == line and one.source.strip() == source:
-            return Location(one.file, line, one.function, source)
+            return one.at(line, source)
     return Location(file, line, "", source) if file else None
 
 

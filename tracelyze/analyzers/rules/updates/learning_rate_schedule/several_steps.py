@@ -115,7 +115,7 @@ def _prepares(optimization: Optimization, scheduler: Row, holder: str) -> tuple[
         return None
     lines = recorded_text.of_function(process, made)
     at = [number for number, text in lines.items() if number > made.line and f"{holder}.prepare(" in text]
-    place = Location(made.file, at[0], made.function, lines[at[0]].strip()) if len(at) == 1 else None
+    place = made.at(at[0], lines[at[0]]) if len(at) == 1 else None
     prepared = own_statement.at(process, place)
     call = prepared.only_call("prepare") if prepared is not None else None
     given = [one.id for one in call.args if isinstance(one, ast.Name)] if call is not None else []

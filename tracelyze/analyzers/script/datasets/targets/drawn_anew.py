@@ -78,7 +78,7 @@ def of(process: Process, loss: Location | None) -> DrawnAnew | None:
             continue
         drawn, between = _drawn_above(text, own.line, named)
         if drawn is not None:
-            place = Location(loss.file, drawn, loss.function, text[drawn].strip())
+            place = loss.at(drawn, text[drawn])
             return DrawnAnew(place, named, _dropping(process, place, between, named))
     return None
 

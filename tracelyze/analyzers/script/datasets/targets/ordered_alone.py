@@ -79,12 +79,12 @@ def _in_function(process: Process, place: Location) -> OrderedAlone | None:
     if not beside or any(_changes(one, beside) for one in changing):
         return None
     added = alike if one_by_one else f"{old[: len(old) - len(old.lstrip())]}{beside} = {beside}[{order}]"
-    where = Location(place.file, line, place.function, old.strip())
+    where = place.at(line, old)
     return OrderedAlone(where, named, beside, first, Diff(place.file, line, [old], [old, added]))
 
 
 def _statement(process: Process, place: Location, number: int, text: str) -> Iterator[tuple[int, ast.stmt]]:
-    own = own_statement.at(process, Location(place.file, number, place.function, text.strip()))
+    own = own_statement.at(process, place.at(number, text))
     if own is not None and own.line == number:
         yield number, own.parsed.statement
 

@@ -48,7 +48,7 @@ def _below(process: Process, made: Location) -> list[Location]:
     """The recorded lines of the method that return something, below the one that makes the scheduler."""
     lines = recorded_text.of_function(process, made)
     found = [at for at, text in lines.items() if at > made.line and _RETURN.match(text)]
-    return [Location(made.file, at, made.function, lines[at].strip()) for at in found]
+    return [made.at(at, lines[at]) for at in found]
 
 
 def _written(own: OwnStatement, interval: str) -> str:

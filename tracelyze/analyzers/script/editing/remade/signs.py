@@ -102,6 +102,6 @@ def _assigned(process: Process, line: Location, name: str) -> ast.expr | None:
     """What the function gives this name above the line, a single time."""
     lines = recorded_text.of_function(process, line)
     at = [one for one in lines if one < line.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", lines[one])]
-    place = Location(line.file, at[0], line.function, lines[at[0]].strip()) if len(at) == 1 else None
+    place = line.at(at[0], lines[at[0]]) if len(at) == 1 else None
     own = own_statement.at(process, place)
     return own.parsed.statement.value if own is not None and isinstance(own.parsed.statement, ast.Assign) else None

@@ -56,7 +56,7 @@ def counted(optimization: Optimization) -> Location | None:
     head = next((at for at in above if recorded_text.indent_of(lines[at]) < depth), None)
     if head is None or not _COUNTS.match(lines[head]) or any(at not in lines for at in range(head, step.line)):
         return None
-    return Location(step.file, head, step.function, lines[head].strip())
+    return step.at(head, lines[head])
 
 
 def _divided(optimization: Optimization, usual: float) -> str:

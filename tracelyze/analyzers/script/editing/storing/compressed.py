@@ -48,7 +48,7 @@ def of(process: Process, save: Location | None) -> Compressed | None:
         "lowest level, and weights shrink by little. Write it as it is, and read it so; or compress it in a thread of "
         "its own, or save less often."
     )
-    return Compressed(Location(save.file, at, save.function, lines[at].strip()), fix)
+    return Compressed(save.at(at, lines[at]), fix)
 
 
 def written(process: Process, seen: Location | None) -> str:

@@ -53,7 +53,7 @@ def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
             given = [one for one in given if not isinstance(one, ast.Constant)]  # the name of a curve beside its value
             if len(given) != 1 or not isinstance(given[0], ast.Name) or not _made(given[0].id, text):
                 return None
-            found.append(HandedOver(Location(backward.file, number, backward.function, line.strip()), given[0].id))
+            found.append(HandedOver(backward.at(number, line), given[0].id))
     return found[0] if len(found) == 1 else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracelyze.collectors.program.call import CalledModel
+from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain
 
@@ -26,7 +26,7 @@ class Pace:
         """Whether a model was called since the last step already."""
         return steps == self._called.get(number)
 
-    def is_due(self, model: CalledModel, steps: int) -> bool:
+    def is_due(self, model: Model, steps: int) -> bool:
         """Whether this call is sampled: the first one of a model after a step."""
         number = model.number
         before = max([self._called.get(number, -math.inf), *model.skipped.values()])

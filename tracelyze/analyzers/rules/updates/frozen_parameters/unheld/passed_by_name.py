@@ -51,7 +51,7 @@ def of(optimization: Optimization, names: list[str]) -> Passed | None:
     return Passed(
         f"Line {at} passes over parameters {what}.",
         _FIX.format(line=at),
-        Location(made.file, at, made.function, lines[at].strip()),
+        made.at(at, lines[at]),
         Diff(made.file, at, [lines[at], lines[at + 1]], []),
     )
 
