@@ -39,6 +39,11 @@ SAMPLES = Table(
         Column("children_disk_read", "int64", "bytes", "what the living ones have read from disks"),
         Column("site", "int32", "", "line of the script at which the training thread was (table sites, role sampled)"),
         Column("innermost", "string", "", "innermost Python function at which it was: file, line, name"),
+        Column("waits", "string", "", "system call it waits in, or running; null: steps, forwards or backwards go on"),
+        Column("woken", "int64", "", "the same: how often it has begun to wait, in all"),
+        Column("thread_cpu", "float64", "s", "the same: processor time that it has used"),
+        Column("below", "int32", "processes", "the same: processes that it has started and that live, with theirs"),
+        Column("below_cpu", "float64", "s", "the same: processor time that these have used"),
     ),
 )
 

@@ -93,9 +93,14 @@ def test_a_training_that_hangs_leaves_its_stack_and_sampled_lines(collect: Colle
     assert "stuck_forever" in first["text"]
     assert "tracelyze/collectors" not in first["text"]
     assert all(row["value"] >= 2 * first["value"] for row in more), "with pauses that double"
+    assert any("thread prefetch: ended" in row["text"] for row in more)
     sampled = {row["site"]: row["source"] for row in process.sites.records() if row["role"] == "sampled"}
     lines = [sampled[row["site"]] for row in process.samples.records() if row["site"] is not None]
     assert lines.count("threading.Event().wait(SECONDS)") >= 2
+    if Path("/proc/self/syscall").exists():
+        waits = [row["waits"] for row in process.samples.records() if row["waits"]]
+        assert waits.count("futex timed") >= 2, "it would have given up"
+        assert "thread prefetch (futex timed):" in first["text"]
 
 
 def test_signals_can_be_switched_off(collect: Collect) -> None:

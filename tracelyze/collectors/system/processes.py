@@ -40,7 +40,7 @@ class Proc:
         """Resident bytes; since it began processor seconds, page faults, bytes read, seconds in wait of a processor."""
         stat = _stat(pid)
         return {
-            "rss": int(_read(f"/proc/{pid}/statm").split()[1]) * self._page,
+            "rss": int(read_small(f"/proc/{pid}/statm").split()[1]) * self._page,
             "cpu_seconds": (int(stat[11]) + int(stat[12])) / self._tick,
             "faults_minor": int(stat[7]),
             "faults_major": int(stat[9]),
@@ -89,13 +89,13 @@ class Proc:
         stat = _stat(pid)
         waits = ""
         with contextlib.suppress(OSError):
-            waits = _read(f"/proc/{pid}/wchan").strip("0\n")
+            waits = read_small(f"/proc/{pid}/wchan").strip("0\n")
         return {"state": stat[0], "cpu_seconds": (int(stat[11]) + int(stat[12])) / self._tick, "waits_in": waits}
 
     @staticmethod
     def _files(pid: int) -> int | None:
         """Resident bytes of files that are mapped: they are the page cache's, and given back when they are needed."""
-        for line in _read(f"/proc/{pid}/status").splitlines():
+        for line in read_small(f"/proc/{pid}/status").splitlines():
             if line.startswith("RssFile:"):
                 return int(line.split()[1]) * 1024
         return None
@@ -108,7 +108,7 @@ class Proc:
             return None
 
     def _busy_share(self) -> float | None:
-        ticks = [int(field) for field in _read("/proc/stat").split("\n", 1)[0].split()[1:9]]
+        ticks = [int(field) for field in read_small("/proc/stat").split("\n", 1)[0].split()[1:9]]
         total, idle = sum(ticks), ticks[3] + ticks[4]
         before, self._busy = self._busy, (total, idle)
         if before is None or total <= before[0]:
@@ -189,27 +189,27 @@ def _below(root: int, parents: dict[int, int]) -> list[int]:
 def _delayed(pid: int) -> float | None:
     """Seconds for which the main thread of a process waited in the queue of a processor; some kernels do not count."""
     try:
-        return int(_read(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+        return int(read_small(f"/proc/{pid}/schedstat").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return None
 
 
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/<pid>/stat from the state on: the name before it may hold anything."""
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return read_small(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def _table(path: str, unit: int = 1024) -> dict[str, int]:
     """A file of lines "name: number unit", in bytes."""
     found = {}
-    for line in _read(path).splitlines():
+    for line in read_small(path).splitlines():
         fields = line.split()
         if len(fields) >= 2 and fields[1].isdigit():
             found[fields[0].rstrip(":")] = int(fields[1]) * unit
     return found
 
 
-def _read(path: str) -> str:
+def read_small(path: str) -> str:
     """A small file of /proc, in one piece."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,7 +1,8 @@
 """Where the training thread is, seen from outside: once a second its line, and its whole stack when nothing moves on.
 
 The line of every second adds up to where the time goes between steps, without a profiler. A thread that holds Python's
-lock while it computes is seen when it lets go of it, so single lines are approximate; long waits are exact.
+lock while it computes is seen when it lets go of it, so single lines are approximate; long waits are exact. Where a
+second has passed without a step, a backward and a forward, the kernel is asked whether the thread waits, and in what.
 """
 
 from __future__ import annotations
@@ -17,23 +18,27 @@ from tracelyze.collectors.internals.own_frames import COLLECTORS
 from tracelyze.collectors.program.call_sites import line_of, script_frames, shown_path, source_line
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine.stalls import StallDetector
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
+from tracelyze.collectors.system import thread_waits
 from tracelyze.collectors.system.threads import idents
 
 FRAMES = 60  # of the training thread, innermost last
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 OTHERS, OTHERS_FRAMES = 8, 12  # threads besides it, and frames of each
+NAMES = 64  # of threads that are remembered, to say which of them have ended
 
 
 class Stacks(Signal):
     name = "stacks"
-    columns = ("samples.site", "samples.innermost")
-    about = "The training thread's line, once a second; all stacks when nothing moves on."
-    cost = "20 us a second on a thread of ours"
+    columns = columns_of("samples", "site innermost waits woken thread_cpu below below_cpu")
+    about = "The training thread's line, once a second; what it waits in, and all stacks, when nothing moves on."
+    cost = "20 us a second on a thread of ours, 100 us while nothing moves on"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._stalls = StallDetector(context.progress)
+        self._before: tuple[int, ...] = ()
+        self._names: set[str] = set()  # of threads besides the training thread that have been seen
 
     def every_second(self, row: dict[str, Any]) -> None:
         owner = self.context.thread.ident
@@ -43,6 +48,12 @@ class Stacks(Signal):
         row["site"] = self.program.sites.of(frame, "sampled", whole_line=True)
         row["innermost"] = _place(frame)
         del frame
+        moved = (self.progress.steps, self.progress.backwards, self.progress.forwards)
+        if moved == self._before:
+            row.update(thread_waits.state(owner))
+        self._before = moved
+        if len(self._names) < NAMES:
+            self._names |= _living(owner)
         stalled = self._stalls.due(self.context.now())
         if stalled is not None:
             self._write_down(owner, stalled)
@@ -56,7 +67,10 @@ class Stacks(Signal):
         lines = [f"training thread ({names.get(owner)}), innermost last:", *stack(training, FRAMES)]
         others = [(ident, frame) for ident, frame in frames.items() if ident not in idents]
         for ident, frame in others[:OTHERS]:
-            lines += [f"thread {names.get(ident)}:", *stack(frame, OTHERS_FRAMES)]
+            waits = thread_waits.call(ident)
+            in_call = f" ({waits})" if waits else ""
+            lines += [f"thread {names.get(ident)}{in_call}:", *stack(frame, OTHERS_FRAMES)]
+        lines += [f"thread {name}: ended" for name in sorted(self._names - _living(owner))]
         line = _innermost_of_script(training)
         del frames, training, others
         self.context.record_event(
@@ -68,6 +82,11 @@ class Stacks(Signal):
             line=line[1] if line else None,
             source=source_line(*line) if line else None,
         )
+
+
+def _living(owner: int) -> set[str]:
+    """Names of the threads of Python that live, besides the training thread."""
+    return {thread.name for thread in threading.enumerate() if thread.ident != owner}
 
 
 def stack(frame: FrameType | None, limit: int) -> list[str]:
