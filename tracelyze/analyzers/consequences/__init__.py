@@ -20,6 +20,7 @@ from tracelyze.analyzers.consequences.shared import OTHERS_LEARNED as OTHERS_LEA
 from tracelyze.analyzers.consequences.shared import PADDING_SEEN as PADDING_SEEN
 from tracelyze.analyzers.consequences.shared import SIZE_FOLLOWS as SIZE_FOLLOWS
 from tracelyze.analyzers.consequences.shared import SMALLER as SMALLER
+from tracelyze.analyzers.consequences.shared import TWO_RANGES as TWO_RANGES
 from tracelyze.analyzers.consequences.shared import UNCLEARED as UNCLEARED
 
 if TYPE_CHECKING:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze.analyzers.consequences.declaration import Consequence
-from tracelyze.analyzers.consequences.shared import BLOWN_UP, UNCLEARED
+from tracelyze.analyzers.consequences.shared import BLOWN_UP, TWO_RANGES, UNCLEARED
 
 ROWS: Final = (
     # evaluation and data
     Consequence("overfitting", ("eval-in-train-mode", "train-in-eval-mode", "batchnorm-in-validation", *UNCLEARED),
                 "Something other than training for too long makes validation worse."),
+    Consequence("overfitting", ("input-normalization",), "Validation inputs of another range are nothing it knows.",
+                given=TWO_RANGES),
+    Consequence("loss-plateau", ("input-normalization",), "Validation inputs of another range are nothing it knows.",
+                given=TWO_RANGES, seen_by="lowest validation loss"),
+    Consequence("validation-fluctuation", ("input-normalization",),
+                "Of inputs in a range that it never saw, a model's answers are arbitrary.", given=TWO_RANGES),
     Consequence("overfitting", ("augmentation-repeats",), "Samples that never vary are memorised sooner."),
     Consequence("overfitting", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),

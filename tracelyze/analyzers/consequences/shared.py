@@ -41,6 +41,8 @@ CUT_AT_A_PLATEAU: Final = "ReduceLROnPlateau has cut it again and again"
 """Evidence of a learning rate near zero: the loss that it watches stands, and what keeps that loss up comes first."""
 SMALLER: Final = "they are too small"
 """Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
+TWO_RANGES: Final = "ranges of training and validation"
+"""Evidence of inputs that are normalised in one of the two: what validation measures is then no overfitting."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
     "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
 )  # fmt: skip

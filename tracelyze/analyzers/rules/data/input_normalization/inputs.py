@@ -19,7 +19,7 @@ _OF_PICTURES: Final = 3  # times "x" in the shape of a batch of them
 _CHANNELS: Final = frozenset({"1", "3", "4"})
 _DEVIATIONS: Final = (0.15, 0.55)  # of data sets of pictures in 0..1: 0.2 to 0.35; 0.5 maps them to -1..1
 _MEANS: Final = (0.1, 0.9)
-_TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
+TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
 
 
 class Field(NamedTuple):
@@ -82,7 +82,7 @@ def first_field(process: Process) -> Field | None:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in process.tables["batches"].records():
         real = "float" in str(row["dtype"]) or row["dtype"] == "uint8"
-        if row["trained"] and real and str(row["field"]).lower() not in _TARGETS:
+        if row["trained"] and real and str(row["field"]).lower() not in TARGETS:
             rows.setdefault(str(row["field"]), []).append(row)
     for name, found in rows.items():
         seen = [row for row in found if None not in (row["mean"], row["std"], row["min"], row["max"])]

@@ -1,4 +1,5 @@
-"""input-normalization: what the model is given is far from zero mean and unit scale, and nothing brings it there."""
+"""input-normalization: what the model is given is far from zero mean and unit scale, and nothing brings it there, or
+validation is given another range than training."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.rules.data.input_normalization import fitted, inputs, pixels, unread
+from tracelyze.analyzers.rules.data.input_normalization import fitted, inputs, pixels, unread, validated
 from tracelyze.analyzers.script import batch_lines
 from tracelyze.analyzers.script.editing.remade import lines
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -39,6 +40,9 @@ def check(process: Process, limits: Limits) -> Outcome:
             style.several(process, "several optimizers train together, and which model gets the batch is not known"),
             "not-applicable",
         )
+    apart = validated.finding(process.optimizations[0], RULE.id, limits)
+    if apart is not None:
+        return [apart]
     field = inputs.first_field(process)
     if field is None or field.batches < limits["looks"]:
         return Skipped("too few batches with a field of floating-point numbers were looked at")
@@ -138,6 +142,9 @@ RULE = Rule(
         Threshold("scale", 30, "", "derived: curvature along the first weights is 900 times that of unit scale"),
         Threshold("layer", 10, "", "measured: first layers of 140 trainings put out 0.2 to 4 from normalised input"),
         Threshold("next", 3, "", "measured: layers put out 0.1 to 1.5 from what was normalised in between"),
+        Threshold("wider", 20, "", "of two sets, of which one is normalised: augmentation widens twofold at most"),
+        Threshold("tied", 1.7, "", "of the same by their extremes: pixels become that much wider, or 7 times"),
+        Threshold("apart", 1, "deviations", "of the narrower one: its middle lies elsewhere, as of what is raw"),
         Threshold("looks", 3, "batches", "one batch may be out of the ordinary"),
     ),
     not_when="Ids, one-hot vectors, masks, targets; values that the loop or the model normalises; loaded weights.",

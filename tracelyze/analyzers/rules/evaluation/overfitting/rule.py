@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.rules.evaluation.overfitting import few_drawn, stopping
-from tracelyze.analyzers.signatures import evaluated_losses
+from tracelyze.analyzers.signatures import evaluated_losses, worse_than_a_guess
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
@@ -49,6 +49,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if seen is None:
         ratio = float(np.median(losses[-5:]) / losses.min())
         return Passed(f"the last validation losses are {number(ratio)} times the lowest: no steady rise beyond noise")
+    never = worse_than_a_guess.found(optimization)
+    if never is not None:
+        return Passed(f"{never.said()}: validation never was good, so training for too long has not made it bad")
     parts = before[max(0, seen.lowest - 2) : seen.lowest + 3], before[-5:]
     if not all(np.isfinite(part).any() for part in parts):
         return Skipped("no training loss was recorded between the validations")

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.rules.loss.loss_plateau import listed_names
+from tracelyze.analyzers.rules.loss.loss_plateau import listed_names, not_carried_over
 from tracelyze.analyzers.script.datasets import rows_apart
 from tracelyze.analyzers.script.datasets.targets import drawn_anew
 from tracelyze.analyzers.signatures import flat_losses
@@ -46,6 +46,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         or flat_losses.settled(optimization, limits)
         or flat_losses.without_skill(process, limits)
     )
+    never = not_carried_over.finding(optimization, RULE.id, limits) if seen is None else None
+    if never is not None:
+        return [never]
     if seen is None:
         known = np.isfinite(optimization.steps["loss"])
         if int(known.sum()) < limits["losses"]:
@@ -108,6 +111,9 @@ RULE = Rule(
         Threshold("recorded", 300, "steps", "of a run whose number of classes is recorded, at a rate that has risen"),
         Threshold(
             "passes", 3, "passes", "of validation, all at the loss of a guess: one or two may come before it learns"
+        ),
+        Threshold(
+            "learned", 0.5, "share", "of the loss of a guess, at the end of a training whose validation is above it"
         ),
         Threshold("silent", 100, "steps", "at which no input makes a difference, while each step moves the weights"),
         Threshold("same", 1e-5, "", "of the targets' deviation: a hundred times what float32 rounds away, and no more"),
