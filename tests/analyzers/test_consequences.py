@@ -309,6 +309,13 @@ def test_what_began_later_is_no_reason_to_doubt_the_order_of_two_causes() -> Non
     assert (told["learning-rate-too-high"], told["learning-rate-schedule"]) == ("learning-rate-schedule", None)
 
 
+def test_a_mask_the_wrong_way_round_leaves_nothing_to_look_at_in_a_row_without_padding() -> None:
+    turned = [Evidence("what attention sees", consequences.PADDING_SEEN, role="message")]
+    effect = finding("validation-nonfinite", 375)
+    assert causes(effect, finding("constant-output", 1, evidence=turned))[effect.rule] == "constant-output"
+    assert causes(effect, finding("constant-output", 1))[effect.rule] is None
+
+
 @pytest.mark.parametrize("reason", [consequences.OTHERS_LEARNED, consequences.PADDING_SEEN])
 def test_what_keeps_an_output_constant_explains_the_plateau(reason: str) -> None:
     """Both name each other as a cause: at the same step the catalogue decides, unless one says what keeps it so."""

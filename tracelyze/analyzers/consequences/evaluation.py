@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze.analyzers.consequences.declaration import Consequence
-from tracelyze.analyzers.consequences.shared import BLOWN_UP, TWO_RANGES, UNCLEARED
+from tracelyze.analyzers.consequences.shared import BLOWN_UP, PADDING_SEEN, TWO_RANGES, UNCLEARED
 
 ROWS: Final = (
     # evaluation and data
@@ -32,6 +32,9 @@ ROWS: Final = (
                 "NaN in, NaN out: it spreads to all that is computed from it."),
     Consequence("learning-rate-schedule", ("validation-nonfinite", "loss-nonfinite"),
                 "A value that is not finite never improves, so the rate is cut.", grave=True),
+    Consequence("validation-nonfinite", ("constant-output",),
+                "A row without padding has nothing left to look at: a softmax over no position is NaN in eval mode.",
+                given=PADDING_SEEN),
     Consequence("validation-nonfinite", BLOWN_UP, "Numbers that grow without bound overflow."),
     Consequence("batchnorm-in-validation", ("eval-in-train-mode", "train-override-bypassed"),
                 "BatchNorm in train mode absorbs the statistics of validation data."),

@@ -59,6 +59,9 @@ SOMETHING: Final = (
 UNDER_NO_GRAD: Final = f"{_ELSE}\nwith torch.no_grad():"
 
 
+NO_GRAPH: Final = re.compile(r"with .*(?:\bno_grad\(|\binference_mode\(|\bset_grad_enabled\(False\))")
+
+
 class Kept(NamedTuple):
     """A line that stores something with its graph, and the edit that stores it without, where that is plain.
 
@@ -147,6 +150,8 @@ def _told(optimization: Optimization) -> list[Kept]:
         stored = STORED.fullmatch(statement)
         if not stored or any(word in statement for word in FREED):
             continue
+        if any(NO_GRAPH.match(block) for block in recorded_text.blocks_around(text, number)):
+            continue
         used = NAME.findall(LENGTH.sub("", stored["value"]))
         if stored["sum"] in holding or not holding.intersection(used):
             continue  # the loss itself, that is being added up, or something else
@@ -157,6 +162,7 @@ def _told(optimization: Optimization) -> list[Kept]:
         averaged = None if retains(optimization) else averages.detached(optimization, location)
         plain = _diff(location, line, stored) or _diff_of_several(location, line, stored, holding, _counted(text))
         plain = plain or displays.edit(optimization.process, location, holding, _counted(text))
+        plain = plain or _diff_of_a_sum(location, line, holding - _counted(text))
         found.append(Kept(location, plain or averaged, emptied))
     return found
 
@@ -337,6 +343,21 @@ def _diff(location: Location, line: str, stored: re.Match[str], part: str = "val
     end = recorded_text.indent_of(line) + stored.end(part)
     # A tensor as before, also in a sum: the script may call its methods further down.
     return Diff(location.file, location.line, [line], [f"{line[:end]}.detach(){line[end:]}"])
+
+
+def _diff_of_a_sum(location: Location, line: str, tensors: set[str]) -> Diff | None:
+    """The edit of a sum of what is computed from one of these, as of its share of a mean."""
+    parsed = parsed_line.parse(line.strip())
+    if parsed is None or not isinstance(parsed.statement, ast.AugAssign) or "#" in line:
+        return None
+    value, text = parsed.statement.value, parsed.text_of(parsed.statement.value)
+    called = [parsed_line.name_of(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    free = LENGTH.sub("", text)
+    if not isinstance(value, ast.BinOp) or set(called) - {"len"} or not tensors.intersection(NAME.findall(free)):
+        return None
+    indent = line[: recorded_text.indent_of(line)]
+    new = indent + parsed.with_parts({value: f"({text}).detach()"})
+    return None if SIZES.search(free) else Diff(location.file, location.line, [line], [new])
 
 
 def _counted(text: dict[int, str]) -> set[str]:

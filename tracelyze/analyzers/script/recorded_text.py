@@ -114,6 +114,16 @@ def line_at(process: Process, location: Location) -> tuple[str, str] | None:
     return (line[: len(line) - len(text)], text) if text == location.source else None
 
 
+def blocks_around(text: Mapping[int, str], number: int) -> list[str]:
+    """The lines that open the blocks around a line, innermost first, as far as the text between them is known."""
+    found, depth = [], indent_of(text.get(number, ""))
+    while depth and (above := text.get(number := number - 1)) is not None:
+        if above.strip() and not above.lstrip().startswith("#") and indent_of(above) < depth:
+            depth = indent_of(above)
+            found.append(above.strip())
+    return found
+
+
 def indent_of(line: str) -> int:
     """How far a line is indented, in characters."""
     return len(line) - len(line.lstrip())

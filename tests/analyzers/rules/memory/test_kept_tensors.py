@@ -60,7 +60,10 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
         ),
         ("outputs.append(dict(out=out, first=x[0]))", "outputs.append(dict(out=out.detach(), first=x[0]))"),
         ('outputs.append({"out": out * 2, "loss": loss})', None),
-        ("running += loss * len(x)", None),
+        ("running += loss * len(x)", "running += (loss * len(x)).detach()"),
+        ("running += loss / len(loader)", "running += (loss / len(loader)).detach()"),
+        ("running += score(loss) / 2", None),
+        ("running += out.size(0) / 2", None),
     ],
 )
 def test_what_keeps_a_graph(make: Any, line: str, instead: str | None) -> None:
@@ -77,6 +80,14 @@ def test_sizes_and_data_hold_no_graph(make: Any) -> None:
         == []
     )
     assert [line for line, _ in found(make, "curve.append(out / SIZE)", loop=loop)] == [13]
+
+
+@pytest.mark.parametrize("block", ["torch.no_grad()", "torch.inference_mode()", "torch.set_grad_enabled(False)"])
+def test_a_validation_under_no_grad_keeps_no_graph(make: Any, block: str) -> None:
+    valid = [f"with {block}:", "    for x, y in held_out:", "        out = model(x)"]
+    last = ["running += aux", *valid, "        total_valid += criterion(out, y) / len(held_out)"]
+    assert found(make, *last) == [(10, "running += aux.detach()")]
+    assert [line for line, _ in found(make, *last[:1], *last[2:])] == [10, 13], "with a graph, these are kept as well"
 
 
 def test_a_size_cannot_be_detached(make: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Chart, Evidence, Mark, Severity
 from tracelyze.formatting import duration, size
 
@@ -166,6 +166,23 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
         most = float(alive.max()) if teeth[0] == 1 else teeth[1]
         return Graphs(most, pace, f"until a point that comes {times} (each epoch, or each log)", int(rows[0]))
     return None
+
+
+def until_let_go(optimization: Optimization, graphs: Graphs, absolute: float) -> str:
+    """A sentence about memory, after a space, where it does not climb over the whole run: how far it grew until graphs
+    were let go of first, which leaves it to be used again."""
+    steps, rows = optimization.steps, rows_with_graphs(optimization)
+    rows = rows[rows >= graphs.first]
+    memory = series(optimization)
+    falls = np.flatnonzero(np.diff(steps["live_graphs"][rows]) < -graphs.kept / 2)
+    if memory is not None and len(falls):
+        until = int(rows[falls[0]])
+        within = memory.values[(memory.rows >= graphs.first) & (memory.rows <= until)]
+        if len(within) and within[-1] - within[0] >= absolute:
+            first, last = timing.step_at(optimization, graphs.first), timing.step_at(optimization, until)
+            name = memory.name.capitalize()
+            return f" {name} memory grew by {size(within[-1] - within[0])} from step {first:,} to step {last:,}."
+    return " The memory involved is small so far; it grows with the model's activations."
 
 
 def rows_with_graphs(optimization: Optimization) -> npt.NDArray[np.intp]:

@@ -59,14 +59,14 @@ def _of_graphs(optimization: Optimization, graphs: Graphs, grown: Grown | None, 
     earlier = "passes" if inside else "steps"
     cause = f"From step {begin:,} on, autograd graphs of earlier {earlier} stay in memory {graphs.pattern}. "
     cause += inside.said if inside else remedy.cause
-    small = " The memory involved is small so far; it grows with the model's activations."
+    held = "" if grown else leaks.until_let_go(optimization, graphs, limits["absolute"] * MIB)
     kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], limits.source("graphs"))
     found = Finding(
         rule=RULE.id,
         severity=grown[1].severity(limits["horizon"]) if grown else "warning",
         confidence="certain",
         title=f"Memory leak: {number(graphs.kept)} autograd graphs are kept alive",
-        summary=_pace(optimization, grown, cause) if grown else cause + small,
+        summary=_pace(optimization, grown, cause) if grown else cause + held,
         fix=remedy.fix,
         fix_code=remedy.example,
         first_step=begin,

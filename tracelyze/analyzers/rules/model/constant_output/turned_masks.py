@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _GIVEN: Final = "attention_mask"  # of models of transformers
+_BOOLS: Final = r"[A-Za-z_][\w.]*\.(?:bool\(\)|to\(torch\.bool\))"
 _EXAMPLE: Final = (
     "encoder(x, src_key_padding_mask=ids == pad_id)  # torch: True at padding\n"
     "model(input_ids=ids, attention_mask=ids != pad_id)  # transformers: 1 where there is no padding"
@@ -102,7 +103,7 @@ def _line(process: Process) -> tuple[Location | None, Diff | None]:
         return place, None
     value, text = given[0].value, own.parsed.text_of(given[0].value)
     turned = text.removeprefix("~") if re.fullmatch(r"~[A-Za-z_][\w.]*", text) else ""
-    if given[0].arg != _GIVEN and isinstance(value, ast.Name | ast.Attribute):
+    if given[0].arg != _GIVEN and (isinstance(value, ast.Name | ast.Attribute) or re.fullmatch(_BOOLS, text)):
         turned = f"~{text}"  # of bools, as torch takes it
     elif isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq | ast.NotEq):
         other = "!=" if isinstance(value.ops[0], ast.Eq) else "=="
