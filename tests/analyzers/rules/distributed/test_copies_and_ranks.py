@@ -327,6 +327,28 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     assert by_weights(make, [0.0] * 6, 0.0, trained=[False, True] * 3)[0] == "skipped", "beside the model"
 
 
+@pytest.mark.parametrize(
+    ("moved", "last", "curve", "status"),
+    [
+        (0.17, 1.0, 0.55 + LEARNED / 2, "fired"),
+        (0.17, 0.7, 0.55 + LEARNED / 2, "passed"),  # it is nearer to the model's loss
+        (0.17, 1.0, 0.9 + 0.2 * LEARNED, "passed"),  # the model itself has learned little
+        (0.17, 70.0, 1.0 + 0.0 * LEARNED, "passed"),
+        (0.7, 1.0, 0.55 + LEARNED / 2, "passed"),  # most of it is what the model learned
+    ],
+)
+def test_an_average_that_is_mostly_what_it_began_with(make, moved: float, last: float, curve, status: str) -> None:
+    """It moves steadily, and farther than a tenth of the model's way, in a run that its decay looks beyond."""
+    losses = np.linspace(1.05, last, 6).tolist()
+    way = np.linspace(0.0, moved, 6).tolist()
+    found, _, finding = by_weights(make, way, 1.0, curve, loss=losses, losses=[1] * 6)
+    assert found == status
+    if finding is not None:
+        assert finding.title == "The averaged copy moved 17% as far as the model in 200 steps"
+        values = {one.name: one.value for one in finding.evidence}
+        assert values["share of the weights it began with still in it"] == pytest.approx(0.84, abs=0.01)
+
+
 def put_in(make: Any, moved: list[float], apart: float, losses: list[float], sites: Any = None) -> Any:
     """Weights that the model itself is evaluated with, every 40 steps, at a distance of 1 from its own."""
     evals = make.evals(6, 40) | {"loss": losses, "trained": [True] * 6, "model": [0] * 6}

@@ -497,7 +497,8 @@ def test_a_mask_that_shows_padding_and_hides_the_rest(make: Any) -> None:
         ("h = self.encoder(x, src_key_padding_mask=~pad)", "h = self.encoder(x, src_key_padding_mask=pad)"),
         ("h = self.attend(x, x, x, key_padding_mask=ids != PAD)[0]",
          "h = self.attend(x, x, x, key_padding_mask=ids == PAD)[0]"),
-        ("h = self.encoder(x, src_key_padding_mask=mask.bool())", "h = self.encoder(x, src_key_padding_mask=~mask.bool())"),
+        ("h = self.encoder(x, src_key_padding_mask=mask.bool())",
+         "h = self.encoder(x, src_key_padding_mask=~mask.bool())"),
         ("h = self.encoder(x, src_key_padding_mask=padding_of(ids))", ""),  # its text may hold what it is
     ):  # fmt: skip
         site = {"site": 50, "role": "attending-layer", "file": "a.py", "function": "forward", "line": 9, "source": line,

@@ -38,6 +38,7 @@ class Standing:
     steps: Floats  # of the process, at which its weights were sampled
     per_step: float  # part of what lies between it and the model that it makes in a step; 0 unless it does so steadily
     put_in: bool = False  # into the trained model itself, for each evaluation
+    of_the_start: float = 0.0  # share of the weights it began with that is still in it; 0 unless it moves steadily
 
     @property
     def pace(self) -> str:
@@ -67,7 +68,8 @@ def judged_by_weights(process: Process, limits: Limits) -> Standing | float | No
         shares.append(share)
         if hardly_moves(process, table, own, limits) or (table["changed"][own][1:] == 0).all():
             of_model = rows[process.evals["model"][rows] == model]
-            standing.append(Standing(of_model, share, table["step"][own], per_step(table, own)))
+            pace, start = per_step(table, own), of_the_start(table, own)
+            standing.append(Standing(of_model, share, table["step"][own], pace, of_the_start=start))
     return standing[0] if len(standing) == len(shares) else max(shares)
 
 
@@ -82,10 +84,30 @@ def share_of_the_way(table: Table, own: Mask, limits: Limits) -> float | None:
 def hardly_moves(process: Process, table: Table, own: Mask, limits: Limits) -> bool:
     """Whether the evaluated weights stay behind a model that learns."""
     way, apart = table["of_moved"][own][-1], table["apart"][own]
+    if apart[-1] / way < limits["behind"]:
+        return False
+    if table["moved"][own][-1] / way > limits["follows"]:
+        held = of_the_start(table, own) >= limits["start"]
+        return held and _as_bad_as_it_began(process, int(table["model"][own][0]), limits)
     # The losses of a GAN need not fall while it learns; its generator goes away from a copy that stands.
-    learned = _has_learned(process, limits) or apart[-1] >= limits["parts"] * apart[0] > 0
-    moved = float(table["moved"][own][-1] / way)
-    return bool(moved <= limits["follows"] and apart[-1] / way >= limits["behind"] and learned)
+    return _has_learned(process, limits) or bool(apart[-1] >= limits["parts"] * apart[0] > 0)
+
+
+def _as_bad_as_it_began(process: Process, model: int, limits: Limits) -> bool:
+    """Whether the loss of an average ends nearer to that of the start than to that of the model, which has learned."""
+    evals, ends = process.evals, ends_of_the_loss(process, limits)
+    losses = evals["loss"][(evals["model"] == model) & (evals["trained"] == 0) & (evals["losses"] > 0)]
+    losses = losses[np.isfinite(losses)]
+    if not len(losses) or ends is None or len(process.trainings) > 1:
+        return False
+    start, end = ends
+    return bool(0 < end <= (1 - limits["fell"]) * start and losses[-1] >= start - limits["falls"] * (start - end))
+
+
+def of_the_start(table: Table, own: Mask) -> float:
+    """The share of the weights of the first sample that an averaged copy still holds at the last one."""
+    pace, steps = per_step(table, own), table["step"][own]
+    return float((1 - pace) ** (steps[-1] - steps[0])) if 0 < pace < 1 else 0.0
 
 
 def per_step(table: Table, own: Mask) -> float:

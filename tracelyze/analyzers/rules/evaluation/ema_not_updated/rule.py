@@ -71,9 +71,14 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
     count = Evidence("validations of the copy", len(rows), "passes", *limits.against("passes"))
     if isinstance(level, copies_of_the_model.Standing):
         title, seen = averages.words(level, advice)
+        moves, held = (
+            "distance moved by the copy over that of the model",
+            "share of the weights it began with still in it",
+        )
         evidence = [
-            Evidence("distance moved by the copy over that of the model", level.moved, "share",
-                     *limits.against("follows"), role="most"),
+            Evidence(moves, level.moved, "share", *limits.against("follows"), role="most")
+            if level.moved <= limits["follows"]
+            else Evidence(held, level.of_the_start, "share", *limits.against("start")),
             Evidence("samples of its weights", len(level.steps), "samples", *limits.against("passes")),
         ]  # fmt: skip
     elif level is None:
@@ -134,8 +139,12 @@ RULE = Rule(
         Threshold("passes", 3, "passes", "two equal losses may be a pass that was made twice"),
         Threshold("steps", 50, "steps", "an average may begin late"),
         Threshold("falls", 0.5, "share", "derived: a model that learned, and whose average has to show it"),
+        Threshold("fell", 0.2, "share", "of the loss at the start: what learns its task loses more"),
         Threshold("near", 0.1, "share", "of the loss at the start: that of a model which was not trained"),
         Threshold("follows", 0.1, "share", "derived: of a quadratic loss, by an average that looks back on ten runs"),
+        Threshold(
+            "start", 0.5, "share", "derived: most of what is evaluated is what it began with, not what it learned"
+        ),
         Threshold(
             "behind", 0.9, "share", "derived: of the model's way; 0.71 where an average follows one that wanders"
         ),
