@@ -13,6 +13,7 @@ from pathlib import Path
 import rule_pages
 
 from tracelyze.catalogue import entries as catalogue
+from tracelyze.catalogue import examples
 from tracelyze.catalogue import pages as generated
 from tracelyze.reports import json_schema
 
@@ -30,6 +31,7 @@ def pages() -> dict[str, str]:
         "rules/index.md": _from("the declarations in tracelyze/analyzers", rule_pages.index(entries)),
         "errors.md": _from("tracelyze/errors.py", generated.errors_page()),
         "diagnosis.schema.json": json.dumps(json_schema.schema(), indent=2, ensure_ascii=False) + "\n",
+        "../tracelyze/catalogue/examples.json": _examples([entry.id for entry in entries]),
         "../CONTRIBUTING.md": with_files((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")),
     } | {
         f"rules/{entry.id}.md": _from(
@@ -37,6 +39,13 @@ def pages() -> dict[str, str]:
         )
         for entry in entries
     }
+
+
+def _examples(rules: list[str]) -> str:
+    """What `tracelyze rules ID` shows of the examples."""
+    known = {rule: found for rule in rules if (found := example(rule)) is not None}
+    kept = {rule: {name: getattr(found, name) for name in examples.SHOWN} for rule, found in known.items()}
+    return json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
 
 
 def example(rule: str) -> rule_pages.Example | None:

@@ -36,8 +36,30 @@ def test_the_newest_run_is_the_one_that_was_started_last(runs: Path, tmp_path: P
     assert several_runs.newest(runs).name == "healthy"
     with pytest.raises(InputError, match="no run is here; record one with tracelyze collect"):
         several_runs.newest(tmp_path)
-    with pytest.raises(InputError, match="no run is here"):
-        several_runs.newest(tmp_path / "runs")
+
+
+def test_a_part_of_a_run_stands_for_all_of_it(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs / "healthy"
+    (process,) = run.glob("rank*")
+    for part in (run / "run.json", process, process / "process.json"):
+        assert several_runs.whole(part) == run
+        assert f"diagnosing {run}, the run that {part} belongs to" in capsys.readouterr().err
+        assert diagnose(part).run.steps == diagnose(run).run.steps
+    assert several_runs.newest(run) == run
+    monkeypatch.chdir(process)
+    assert several_runs.newest().resolve() == run.resolve()
+    assert several_runs.whole(Path("../run.json")).resolve() == run.resolve()
+
+
+def test_what_only_lies_in_the_folder_of_a_run_is_read_as_what_it_is(runs: Path, tmp_path: Path) -> None:
+    log = runs / "healthy" / "train.log"
+    log.write_text("step 1 loss 2.0\n")
+    elsewhere = tmp_path / "run.json"
+    elsewhere.write_text("{}")
+    for path in (log, tmp_path / "none", tmp_path / "rank00000-attempt0-pid1", runs):
+        assert several_runs.whole(path) == path
 
 
 def test_a_folder_of_runs_is_listed_with_their_verdicts(runs: Path) -> None:

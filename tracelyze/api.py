@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.errors import Cause, InputError
+from tracelyze.run_parts import whole_run
 from tracelyze.schema.outside import FOLDER_BESIDE
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def diagnose(
     from tracelyze import analyzers
     from tracelyze.analyzers import kineto
 
-    path = Path(path)
+    path = whole_run(path)
     choice = _Choice(select, ignore, thresholds or {}, picture)
     surroundings = _beside(path, beside)
     if pattern is None and kineto.is_trace(path):

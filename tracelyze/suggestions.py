@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from tracelyze.errors import Cause, InputError
 
+LONGEST = 60  # characters of a name that are repeated
+
 
 def unknown(what: str, name: str, known: Collection[str], remedy: str = "") -> InputError:
     """The error for a `name` that is none of `known`: proposes the nearest ones, or lists them all if nothing is near.
@@ -16,8 +18,6 @@ def unknown(what: str, name: str, known: Collection[str], remedy: str = "") -> I
     import difflib
 
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-    if near:
-        return InputError(Cause.UNKNOWN_NAME, f"{what}: {name!r}; did you mean {' or '.join(near)}?")
-    return InputError(
-        Cause.UNKNOWN_NAME, f"{what}: {name!r}; {remedy or 'known are ' + (', '.join(sorted(known)) or 'none')}"
-    )
+    listed = f"known are {', '.join(sorted(known)) or 'none'}"
+    help_ = f"did you mean {' or '.join(near)}?" if near else remedy or listed
+    return InputError(Cause.UNKNOWN_NAME, f"{what}: {name[:LONGEST]!r}; {help_}")

@@ -311,7 +311,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(name: str, tmp_path: Path) -
 
 def test_an_unknown_folder_is_told_what_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("nothing here")
-    with pytest.raises(InputError, match=r"not a folder that can be read; tracelyze reads .*trainer_state\.json"):
+    with pytest.raises(InputError, match=r"not a folder that can be read; .*`tracelyze import formats`"):
         tracelyze.diagnose(tmp_path)
 
 

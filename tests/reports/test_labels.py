@@ -130,7 +130,7 @@ def _drawn(page: str) -> dict[str, list[str]]:
         "ticks": re.findall(r'<div class="[xy]-axis".*?</div>', page, re.DOTALL),
         "marks": re.findall(r"step [\d,]+(?=:)|since step [\d,]+", page),
         "rows": re.findall(r'<span class="quiet">([\d.]+ \w+)</span>', page),
-        "ends": re.findall(r'class="chart-label last[^>]*>([^<]+) at the end<', page),
+        "ends": re.findall(r'class="chart-label last[^>]*>([^<]+) at \w+ [\d.,kM]+<', page),
         "tables": re.findall(r'<td class="number"[^>]*>([^<]*)<', page),
         "evidence": re.findall(
             r'<table class="evidence">|<h3>(Evidence|Settings)</h3>|<th scope="row">(<code>)?', page

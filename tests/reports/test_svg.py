@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import plotly.graph_objects as go
@@ -138,10 +139,27 @@ def test_looks_far_apart_are_joined_by_dashes() -> None:
     assert [path.count("L") for path in paths(one, "stroke") if path.count("L") > 2] == [19]
 
 
-def test_the_last_value_stands_at_the_end_of_the_only_line() -> None:
-    assert "30 ms at the end" in labels(chart([10.0, 20.0, 30.0], unit="ms"))
+def test_the_last_value_says_where_it_was_read() -> None:
+    """Of a sampled value that is not the end of the run."""
+    assert "30 ms at step 2" in labels(chart([10.0, 20.0, 30.0], unit="ms"))
+    longer = replace(chart([10.0, 20.0, 30.0], unit="ms"), x=[1.0, 100.0, 250.0])
+    shown = str(svg.draw(longer, svg.span([longer, chart([1.0] * 300)])))
+    assert "30 ms at step 250<" in shown
     two = chart([1.0, 2.0], lines=[Line("a", [1.0, 2.0]), Line("b", [2.0, 1.0])])
-    assert not [label for label in labels(two) if label.endswith("at the end")]
+    assert not [label for label in labels(two) if " at step " in label]
+
+
+def test_a_line_that_would_lie_flat_at_zero_is_drawn_on_a_logarithmic_axis() -> None:
+    steps = range(1, 11)
+    learned, other = [2.0 / 4**step for step in steps], [2.0 + step / 10 for step in steps]
+    apart = chart(learned, lines=[Line("training", learned), Line("validation", other)])
+    assert svg.is_log(apart)
+    near = chart(other, lines=[Line("training", [value / 10 for value in other]), Line("validation", other)])
+    assert not svg.is_log(near), "ten times lower is still seen"
+    assert not svg.is_log(chart(learned)), "one line hides no other"
+    zero = chart(other, lines=[Line("training", [0.0] * 10), Line("validation", other)])
+    assert not svg.is_log(zero), "such an axis has no zero"
+    assert not svg.is_log(replace(apart, unit="share")), "shares are read from 0 to 100%"
 
 
 def test_shares_read_in_percent() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze import schema
 from tracelyze.analyzers import consequences
+from tracelyze.catalogue import examples
 from tracelyze.errors import GROUPS, Cause
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def rule_page(entry: Entry) -> str:
     ]
     for paragraph in paragraphs(entry):
         lines += ["", *textwrap.wrap(paragraph, TERMINAL)]
+    lines += examples.lines(entry.id, TERMINAL)
     for heading, reasons in chain(entry):
         lines += ["", f"{heading}:"]
         for rules, why in reasons:

@@ -45,7 +45,11 @@ def collect(
     profile_every: Annotated[
         int,
         typer.Option(
-            "--profile-every", metavar="N", min=0, help="Profile 4 steps in every N; they are slower.  [default: never]"
+            "--profile-every",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Profile 4 steps in every N; they are slower.  [default: never]",
         ),
     ] = 0,
     probe: Annotated[
@@ -134,5 +138,5 @@ def _signals(given: list[str], option: str = "--no-signal") -> tuple[str, ...]:
         known = {signal.name for signal in SIGNALS} | {name for name, _ in extensions.declared()}
         for name in names:
             if name not in known:
-                raise unknown(f"{option}: no such signal", name, known)
+                raise unknown(f"{option}: no such signal", name, known, "`tracelyze signals` lists them")
     return tuple(names)

@@ -114,6 +114,8 @@ def diagnose(
     if run is None:
         run = several_runs.newest()
         several_runs.say_which(run)
+    else:
+        run = several_runs.whole(run)
     if several_runs.runs_in(run) and not (run / schema.RUN_FILE).is_file():
         if beside:
             raise InputError(Cause.WRONG_OPTION, f"{run}: --beside goes with one run; name one of these")

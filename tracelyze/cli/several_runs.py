@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting, schema
 from tracelyze.errors import Cause, InputError
+from tracelyze.run_parts import whole_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +29,17 @@ _WORDS: Final = {
 _WIDTH: Final = 80
 
 
-def newest(folder: Path = RUNS) -> Path:
-    """The run in `folder` that was started last. InputError if there is none."""
-    found = runs_in(folder)
+def newest(here: Path = Path()) -> Path:
+    """The run that was started last: in runs/, else in the folder `here` if that holds runs, or else the run that it is
+    or belongs to. InputError if there is none."""
+    found = runs_in(here / RUNS) or runs_in(here)
+    if not found and ((here / schema.RUN_FILE).is_file() or whole_run(here) != here):
+        return whole_run(here)
     if not found:
         raise InputError(
             Cause.NO_RUN_FOUND,
-            f"{folder}: no run is here; record one with tracelyze collect -- python train.py, or name what to diagnose",
+            f"{here / RUNS}: no run is here; record one with tracelyze collect -- python train.py, or name "
+            "what to diagnose",
         )
     return max(found, key=lambda run: ((run / schema.RUN_FILE).stat().st_mtime, run.name))
 
@@ -77,4 +82,13 @@ def listed(folder: Path, judge: Callable[[Path], Diagnosis]) -> tuple[str, list[
 
 def say_which(run: Path) -> None:
     """Says on stderr which run was chosen."""
-    sys.stderr.write(f"diagnosing {run}, the newest run in {run.parent}\n")
+    why = f", the newest run in {run.parent}" if run.name else ", the run in this folder"
+    sys.stderr.write(f"diagnosing {run}{why}\n")
+
+
+def whole(path: Path) -> Path:
+    """The run that a part of it belongs to, which is said on stderr; else the path itself."""
+    run = whole_run(path)
+    if run != path:
+        sys.stderr.write(f"diagnosing {run}, the run that {path} belongs to\n")
+    return run

@@ -38,7 +38,7 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
     """The block is over: write the rest, and record nothing more. `error` is what ended it early."""
     name, code = "finished", None
     if isinstance(error, KeyboardInterrupt):
-        name, code = "interrupted", 130.0
+        name = "interrupted"  # what the program exits with is up to what handles it outside of the block
     elif error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
         name, code = "exception", 1.0
         hide_own_frames(error)

@@ -50,7 +50,7 @@ class Recording:
 class Format:
     """One format that can be read.
 
-    `listed` is what an error calls it that lists what can be read; formats that are alike share it. It is recognised
+    `listed` is what the list of what can be read calls it; formats that are alike share it. It is recognised
     by what lies in a `folder`, by the name and the first bytes of a `file`, or by the first characters of a `text`.
     """
 
@@ -169,7 +169,7 @@ def unreadable(path: Path) -> str:
         return "is empty; give the log of a training that has made steps"
     what = "not a folder that can be read" if path.is_dir() else "not a log that can be read"
     what = next((said for magic, said in _OTHER_FILES if head.startswith(magic)), what)
-    return f"{what}; tracelyze reads {'; '.join(READABLE)}"
+    return f"{what}; give a run directory, a profiler trace or a log: `tracelyze import formats` lists what can be read"
 
 
 def _folder(folder: Path) -> Recording | None:

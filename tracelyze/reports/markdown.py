@@ -218,20 +218,22 @@ def _checks(diagnosis: Diagnosis) -> list[str]:
     if not diagnosis.checks:
         return []
     groups = (
-        ("need more data", story.needs_more(diagnosis)),
-        ("do not apply", story.not_applicable(diagnosis)),
-        ("passed", story.checks(diagnosis, "passed")),
+        ("need more data: whether the run has these faults is not known", story.needs_more(diagnosis)),
+        ("do not apply: the run does nothing of the kind", story.not_applicable(diagnosis)),
+        ("passed: these faults were looked for, and not found", story.checks(diagnosis, "passed")),
     )
     parts = [f"### Checks\n\n{words.tally(diagnosis)}."]
     for name, checks in groups:
         if checks:
-            parts.append("\n".join([f"**{len(checks):,} {name}:**", "", *map(_check, checks)]))
+            parts.append("\n".join([f"**{len(checks):,} {name}**", "", *map(_check, checks)]))
     return ["\n\n".join(parts)]
 
 
 def _check(check: Check) -> str:
     record = f" Record it with {markdown_code(check.command)}." if check.command else ""
-    return f"- **{_words(check.title or check.rule)}**: {_words(check.reason) or 'no reason given'}{record}"
+    reason = formatting.capitalized((check.reason or "no reason given").rstrip("."))
+    outcome = {"passed": "not found: ", "fired": "found: "}.get(check.status, "not checked: ")
+    return f"- {outcome}{_words(check.title or check.rule)}. {_words(reason)}.{record}"
 
 
 def _run(diagnosis: Diagnosis) -> str:

@@ -9,7 +9,7 @@
         evals.parquet, events.parquet, ...      one file per table below; long runs add steps-00001.parquet, ...
         signals.txt                             Python stacks written when a fatal signal arrived
         status.bin                              the exit status, one byte: from the C library where it can
-        stopped.txt                             JSON: why recording stopped early; blank if it did not
+        stopped.txt                             JSON: why recording stopped early; blank while it runs, gone after
       trace-00000/                              instead of processes: a profiler's trace, by `import kineto`
         trace.json                              which file it was, its rank, its clock, what was wrong with it
         device.parquet, host.parquet, ...       one file per trace table below

@@ -7,7 +7,7 @@ from typing import Final
 from tracelyze.schema.declaration import Column, Table
 
 EVENT_KINDS: Final = {
-    "exception": "an exception that nothing caught ended the program",
+    "exception": "an uncaught exception ended the program",
     "thread-exception": "one ended a thread",
     "exit": "the program ended, or another one took its place",
     "collector-error": "a part of the recording failed and was switched off",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.conftest import Collect, environment, program, run_plain
+from tests.collectors.conftest import Collect, environment, program, run_plain, run_started
 from tracelyze import schema
 from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.collectors.storage.writer import EXIT_SECONDS
@@ -75,6 +75,32 @@ def test_the_end_is_known_afterwards(how: str, kind: str, code: int | None, coll
     assert process.exit.code == code
     if how not in FATAL:
         assert len(process.steps) == 200
+
+
+EARLY = {
+    "before the first step": "import torch\nmodel = torch.nn.Linear(2, 1)\nraise KeyboardInterrupt\n",
+    "while torch is imported": "import sys\nclass At:\n    def find_spec(self, name, *_):\n"
+    "        if name == 'torch.nn':\n            raise KeyboardInterrupt\n"
+    "sys.meta_path.insert(0, At())\nimport torch\n",
+    "and a command of a prompt": "import code, sys, torch\nsys.ps1 = '> '\n"
+    "code.InteractiveInterpreter().runcode(compile('raise KeyboardInterrupt', 'x', 'exec'))\n",
+    "and handled": "import torch, sys\ntry:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt:\n    sys.exit(9)\n",
+}
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("when", EARLY)
+def test_an_interrupt_before_the_first_step_leaves_the_status_of_the_program(
+    when: str, collect_started: Collect, tmp_path: Path
+) -> None:
+    """What the collector imports at the end must not make the interpreter forget that Ctrl-C ended the program."""
+    script = tmp_path / "early.py"
+    script.write_text(EARLY[when])
+    plain = run_started(sys.executable, str(script))
+    done = collect_started(sys.executable, str(script))
+    assert done.process.returncode == plain.returncode, done.process.stderr
+    for process in done.run.processes:
+        assert not EXITED or process.exit.code == {-2: 130}.get(plain.returncode, plain.returncode)
 
 
 def test_an_exception_is_recorded_with_the_users_line(collect: Collect) -> None:

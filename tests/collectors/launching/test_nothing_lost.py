@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,5 +87,4 @@ def test_memory_that_cannot_be_had_is_the_programs_error(collect: Collect, tmp_p
     assert len(process.steps) == 20
     rules = {finding.rule for finding in analyzers.diagnose(collected.folder).findings}
     assert rules & {"out-of-memory", "crash"}
-    stopped = (collected.folder / process.name / "stopped.txt").read_text()
-    assert stopped.strip() == "", json.dumps(stopped)
+    assert not (collected.folder / process.name / "stopped.txt").exists(), "only what stopped recording leaves it"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
+INTERRUPTED = 128 + 2  # SIGINT, as shells have it
 STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
 REQUESTED = "asked to terminate (SIGTERM)"
 WAITS = (
@@ -87,13 +88,18 @@ def stop_of(text: str) -> dict[str, Any]:
 
 
 def _with_status(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """The row of an end with the status that the C library wrote down, if there is none in it."""
+    """The row of an end with the status that the C library wrote down, if there is none in it.
+
+    It writes nothing where SIGINT ended the process after all: so Python ends when nobody caught a KeyboardInterrupt.
+    """
     if row["value"] is not None:
         return row
     try:
         status = reading.read_start(folder / schema.STATUS_FILE, 2)
     except (OSError, InputError):
         return row
+    if not status and row.get("name") == "interrupted":
+        return {**row, "value": INTERRUPTED}
     return {**row, "value": status[0]} if len(status) == 1 else row
 
 

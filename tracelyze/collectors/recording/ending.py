@@ -24,7 +24,7 @@ from tracelyze import redaction, schema
 from tracelyze.collectors.internals.own_frames import hide_own_frames, leave_no_frame
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.recording.recorder import Recorder
-from tracelyze.collectors.system import exit_status, identity, notices
+from tracelyze.collectors.system import exit_status, identity, interrupted, notices
 
 # Exceptions that a launcher raises when a process that it has started failed, or when torchrun is asked to terminate
 # and passes that on: the processes that it has started record their own ends.
@@ -68,6 +68,7 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
         for one in (first, *others):
             if one.folder is not None and not one.off:  # What stopped it may be a lack of descriptors.
                 _safely(functools.partial(exit_status.note, one.folder))
+        _safely(_keep_status)
 
     for name in ("execv", "execve"):  # execl, execvp and the others call these
         _put_in_os(name, _replacing(getattr(os, name), recorders))
@@ -172,7 +173,7 @@ def end(recorder: Recorder, name: str, code: float | None = None) -> None:
 
 def _finish(recorder: Recorder, others: list[Recorder], quiet: bool) -> None:
     """End the recording of the process's own recorder; `others` are those of threads that trained beside it."""
-    error = _noted.get("error") or _last_error()
+    error = _ended_by()
     name = "finished" if error is None else "interrupted" if error == "KeyboardInterrupt" else "exception"
     if recorder.ended:  # a `with tracelyze.Recorder()` block that is over
         return
@@ -182,7 +183,7 @@ def _finish(recorder: Recorder, others: list[Recorder], quiet: bool) -> None:
             say_that_nothing_was_recorded(recorder)
         return
     stopped = recorder.off
-    end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
+    end(recorder, name, 1.0 if name == "exception" else None)  # what else it exits with: `exit_status`
     if not quiet:
         say_what_is_next(recorder, others, stopped)
 
@@ -238,10 +239,15 @@ def say_that_nothing_was_recorded(recorder: Recorder) -> None:
     notices.say(f"nothing was recorded: {why}")
 
 
-def _last_error() -> str | None:
-    """The exception that ended the program, if its excepthook was replaced after ours was installed."""
+def _keep_status() -> None:
+    if _ended_by() == "KeyboardInterrupt":
+        interrupted.keep_status()
+
+
+def _ended_by() -> str | None:
+    """The exception that ended the program, also if its excepthook was replaced after ours was installed."""
     error = getattr(sys, "last_value", None)
-    return type(error).__name__ if error is not None else None
+    return _noted.get("error") or (type(error).__name__ if error is not None else None)
 
 
 def say_what_was_seen(recorder: Recorder) -> None:

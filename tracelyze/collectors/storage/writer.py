@@ -178,6 +178,7 @@ class Writer:
                     stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)
                 if self.folder is not None:
                     self._facts.write(self.folder)
+                    (self.folder / schema.STOPPED_FILE).unlink(missing_ok=True)  # blank: nothing stopped it
             except Exception as error:
                 self.stop(error)
             finally:

@@ -74,6 +74,11 @@ def of_marks(placed: Sequence[Placed], head: int, onset: bool) -> Child:
     return drawn
 
 
+def position(x_label: str) -> str:
+    """What the x axis counts, in a word: `step` of `step (of both ranks)`."""
+    return escaping.one_line(x_label).partition(" (")[0] or "position"
+
+
 def cut(label: str, room: int = _LONGEST_LABEL) -> str:
     """The label on one line, cut to the room that a phone has for it."""
     line = escaping.one_line(label)

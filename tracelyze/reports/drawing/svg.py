@@ -38,6 +38,7 @@ _LABEL_SPAN = 0.33  # share of a phone's plot that the label of the last value t
 _LABEL_HEIGHT = 0.16  # of a plot: what a label covers of it
 _ROOM = 0.88  # of a plot: a line that reaches no higher leaves room for a label above it
 _RULE = 0.008  # of a plot: what lies between a limit and its label
+_FAR = 20  # times another line, and the smaller one lies flat in the lowest twentieth of the plot
 _EDGE = 0.04  # share of the width within which a tick label would leave the plot
 
 
@@ -91,13 +92,24 @@ def scales(chart: Chart, x: Axis | None = None) -> tuple[Axis, Axis]:
         return own, y
     across = x or span([chart])
     values = [value for line in chart.lines for value in line.y if _finite(value)]
-    if chart.log_y:
+    if chart.log_y or _far_apart(chart):
         y_log = axes.logarithmic([*values, chart.threshold], ticks=4)
         if y_log is not None and y_log.high > axes.WIDE * y_log.low:
             return across, y_log
     # A limit far outside would flatten the lines; it is then named at the edge instead.
     near = chart.threshold if chart.threshold is not None and _near(chart.threshold, values) else None
     return across, axes.linear([*values, near], ticks=4, from_zero=True, room=0.04)
+
+
+def _far_apart(chart: Chart) -> bool:
+    """Whether one of the lines would lie flat at zero on a linear axis beside another one, such as the loss of what is
+    known by heart beside that of what is not."""
+    lines = [sorted(value for value in line.y if value is not None and math.isfinite(value)) for line in chart.lines]
+    known = [values for values in lines if values]
+    if len(known) < 2 or chart.unit == "share" or min(values[0] for values in known) <= 0:
+        return False
+    usual = [values[len(values) // 2] for values in known]
+    return max(usual) > _FAR * min(usual)
 
 
 def span(charts: Sequence[Chart]) -> Axis:
@@ -295,6 +307,7 @@ class _LastValue(NamedTuple):
     """The last value of a line, and where its label stands, as shares of the plot. `above`: the line, or below it."""
 
     value: float
+    at: float
     across: float
     above: bool
     band: tuple[float, float]
@@ -316,8 +329,8 @@ def _last_value(chart: Chart, x: Axis, y: Axis) -> _LastValue | None:
     low = min((y.fraction(one) or 0.0) for one in near)
     # Where the line leaves room: above what it reached near its end, else below.
     if high < _ROOM:
-        return _LastValue(value, across, True, (high, high + _LABEL_HEIGHT))
-    return _LastValue(value, across, False, (low - _LABEL_HEIGHT, low)) if low >= 1 - _ROOM else None
+        return _LastValue(value, at, across, True, (high, high + _LABEL_HEIGHT))
+    return _LastValue(value, at, across, False, (low - _LABEL_HEIGHT, low)) if low >= 1 - _ROOM else None
 
 
 def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
@@ -330,7 +343,9 @@ def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
         if last.above
         else f"top:calc({labels.percent(1 - last.band[1])} + 3px)"
     )
-    said = f"{formatting.quantity(last.value, chart.unit)} at the end"
+    unit = labels.position(chart.x_label).split()[-1]  # `step` of `optimizer step`
+    where = f"{labels.cut(unit, 12)} {axes.label(last.at)}"  # the run may go on after it
+    said = f"{formatting.quantity(last.value, chart.unit)} at {where}"
     return element("span", said, class_="chart-label last end s0", style=f"left:{labels.percent(last.across)};{place}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
-from tracelyze.reports.drawing import axes, bars, figures, svg
+from tracelyze.reports.drawing import axes, bars, figures, labels, svg
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class Gallery:
         drawn = [self._figure(one, x, index, index == len(group) - 1, onset) for index, one in enumerate(group)]
         heading = conclusion(group[0].chart) if take and onset else ""
         everywhere = " in all of them" if len(group) > 1 else ""
-        hint = f"Point at a chart, or focus it and press ← →, to read one {_position(group[0].chart)}{everywhere}."
+        unit = labels.position(group[0].chart.x_label)
+        hint = f"Point at a chart, or focus it and press ← →, to read one {unit}{everywhere}."
         tables = [_values(one.chart) for one in group]
         return element(
             "div",
@@ -131,7 +132,7 @@ class Gallery:
 
 
 def conclusion(chart: Chart) -> str:
-    """What the chart proves: its value before the onset and at the end; empty where the onset is the beginning."""
+    """What the chart proves: its value before the onset and its last one; empty where the onset is the beginning."""
     if not chart.marks or len(chart.lines) != 1 or bars.are_drawn(chart):
         return ""
     onset = chart.marks[0].x
@@ -150,8 +151,9 @@ def conclusion(chart: Chart) -> str:
     values = (formatting.quantity(before[-1][1], chart.unit), formatting.quantity(after[-1][1], chart.unit))
     if values[0] == values[1]:
         return ""
-    where = f"before {_position(chart)} {axes.label(onset)}"
-    return f"{escaping.one_line(chart.title)}: {values[0]} {where}, {values[1]} at the end"
+    unit = labels.position(chart.x_label)
+    before_it, last = f"before {unit} {axes.label(onset)}", f"at {unit} {axes.label(after[-1][0])}"
+    return f"{escaping.one_line(chart.title)}: {values[0]} {before_it}, {values[1]} {last}"
 
 
 def _apart(before: list[float], after: list[float]) -> bool:
@@ -216,10 +218,6 @@ def _is_lying(chart: Chart) -> bool:
     return bars.are_drawn(chart) and len(chart.x) <= bars.FEW
 
 
-def _position(chart: Chart) -> str:
-    return escaping.one_line(chart.x_label).partition(" (")[0] or "position"
-
-
 def _legend(chart: Chart) -> Child:
     if len(chart.lines) < 2:
         return None
@@ -280,7 +278,7 @@ def _of_bars(chart: Chart) -> tuple[list[str], list[Markup]]:
     total = sum(high - low for part in parts for low, high in part.spans)
     single = range(len(chart.x)) if len(chart.x) <= _SINGLE_BARS else range(0)
     unit = escaping.one_line(chart.y_label)
-    name = _position(chart).partition(" ")[0]
+    name = labels.position(chart.x_label).partition(" ")[0]
     heads = ["Part", f"Mean, {unit}", "Share", *(f"{name} {formatting.number(chart.x[index])}" for index in single)]
     rows = []
     for part in parts:
@@ -302,7 +300,10 @@ def _of_lines(chart: Chart) -> tuple[list[str], list[Markup]]:
     for mark in chart.marks[:4]:
         if chart.x and math.isfinite(mark.x):
             places.append(min(range(len(chart.x)), key=lambda index: abs(chart.x[index] - mark.x)))
-    heads = [_position(chart).capitalize(), *(escaping.shortened(line.name, _NAME) for line in chart.lines[:LEGEND])]
+    heads = [
+        labels.position(chart.x_label).capitalize(),
+        *(escaping.shortened(line.name, _NAME) for line in chart.lines[:LEGEND]),
+    ]
     rows = [
         _row(
             axes.label(chart.x[index]),

@@ -14,6 +14,7 @@ from tracelyze.reports.wording.story import needs_more, not_applicable
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis
 
+_OUTCOMES = {"passed": "not found", "fired": "found"}  # so that nobody reads the name of a fault as a finding
 _FILTER_FROM = 8  # checks: fewer are read faster than filtered
 
 
@@ -26,7 +27,9 @@ def section(diagnosis: Diagnosis) -> Child:
     counts = [("critical", fired), ("ok", passed), ("none", without), ("warning", more)]
     meter = [element("i", class_=kind, style=f"flex:{len(found)}") for kind, found in counts if found]
     groups = [
-        _group("ok", f"{len(passed):,} passed", "looked for, not found", [_list(passed, "ok")], passed),
+        _group(
+            "ok", f"{len(passed):,} faults not found", "looked for: these checks passed", [_list(passed, "ok")], passed
+        ),
         _group(
             "none", f"{len(without):,} do not apply", "nothing to check in this run", [_list(without, "none")], without
         ),
@@ -87,7 +90,7 @@ def _list(found: list[Check], kind: str) -> Markup:
     rows = [
         element(
             "li",
-            element("b", check.title or check.rule),
+            element("b", element("span", f"{_OUTCOMES.get(check.status, 'not checked')}: "), check.title or check.rule),
             element("span", with_code(_sentence(check.reason)) if check.reason else None),
             data_rule=escaping.one_line(check.rule),
         )

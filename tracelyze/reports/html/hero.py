@@ -104,7 +104,12 @@ def verdict_line(anchored: Anchored, others: int = 0) -> Markup:
         badge(finding.severity),
         element("span", said),
         element("a", more, href="#more") if others else None,
-        element("a", finding.rule, href=f"#{anchored.anchor}", class_="rule", title="Link to this finding"),
+        element(
+            "span",
+            "Explained by ",
+            element("code", f"tracelyze rules {escaping.one_line(finding.rule)}"),
+            class_="rule",
+        ),
         class_="verdict",
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze import formatting
 from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
-from tracelyze.reports.markup import Child, Markup, element
+from tracelyze.reports.markup import Child, Markup, element, with_code
 from tracelyze.reports.wording import run_words, words
 
 if TYPE_CHECKING:
@@ -91,13 +91,22 @@ def _notes(shown: list[str]) -> Markup:
 
 
 def _cost_of_recording(diagnosis: Diagnosis) -> Child:
-    """One line, and what was looked at less often."""
+    """One line, and which signals were looked at less often, all of them."""
     run, said = diagnosis.run, words.recording(diagnosis)
     if not said:
         return None
     slowed = [f"{signal.name} (every {signal.every:,} steps)" for signal in run.turned_down() if signal.every]
-    kept = f" To keep to its budget it looked less often at {', '.join(slowed[:4])}." if slowed else ""
-    return element("p", said + kept, class_="cost-of-recording")
+    return [
+        element("p", with_code(said + words.less_often(run)), class_="cost-of-recording"),
+        element(
+            "details",
+            element("summary", f"What was looked at less often: {formatting.plural(len(slowed), 'signal')}"),
+            element("ul", [element("li", one) for one in slowed], class_="notes"),
+            class_="fold",
+        )
+        if slowed
+        else None,
+    ]
 
 
 def _trainings(run: RunFacts) -> Child:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Evidence
 
 HEADER: Final = "Traceback (most recent call last):"
+_IN_WORKER: Final = f"Original {HEADER}"  # how torch begins what a loading worker raised, inside of the message
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+)(?:, in (?P<function>.*))?$')
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages|lib/python3[.\d]*)/|<frozen |<string>")
@@ -57,8 +58,9 @@ def parse(text: str) -> list[Traceback]:
     between: list[str] = []
     current: Traceback | None = None
     for line in escaping.printable(text).splitlines():
-        if line.strip() == HEADER:
-            current = Traceback(before=_stripped(between))
+        if line.strip() in (HEADER, _IN_WORKER):
+            raised = ["Where it was raised, in the worker:"] if line.strip() == _IN_WORKER else []
+            current = Traceback(before=[*_stripped(between), *raised])
             found.append(current)
             between = []
             continue

@@ -258,9 +258,17 @@ def _median_step(diagnosis: Diagnosis) -> float | None:
 
 
 def less_often(run: RunFacts) -> str:
-    """What the budget turned down, as a sentence; empty if nothing."""
-    slowed = len(run.turned_down())
-    return f" To keep that low, it took samples of {formatting.plural(slowed, 'signal')} less often." if slowed else ""
+    """What the budget turned down, and what that means for the result; empty if nothing."""
+    slowed = run.turned_down()
+    if not slowed:
+        return ""
+    rarest = max((signal.every or 0 for signal in slowed), default=0)
+    were = f"{formatting.plural(len(slowed), 'signal')} {'was' if len(slowed) == 1 else 'were'}"
+    apart = f" (up to {rarest:,} steps apart)" if rarest > 1 else ""
+    return (
+        f" To keep that low, {were} looked at in fewer steps{apart}: what lasted shorter may be missed there. Checks "
+        "that lacked data say so; `collect --budget 5` looks more often."
+    )
 
 
 def _at_start(run: RunFacts) -> str:

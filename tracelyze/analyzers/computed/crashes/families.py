@@ -292,10 +292,11 @@ FAMILIES = (
     Family(
         "worker-exception",
         r"",
-        "the dataset raised an exception in a loading worker",
-        "A sample could not be loaded. The message holds the original traceback of the worker.",
-        "Load the samples one by one with num_workers=0 to find the bad one; skip or repair it.",
-        "for index in range(len(dataset)):\n    dataset[index]",
+        "the dataset could not load a sample",
+        "It raised in a loading worker, whose own traceback is the last one.",
+        "Load all samples once without the loader to see which ones are broken; repair them, or leave them out.",
+        "for index in range(len(dataset)):\n    try:\n        dataset[index]\n"
+        "    except Exception as error:\n        print(index, repr(error))  # the index of a broken sample",
         source=r"Caught \w+ in DataLoader worker process",
     ),
     Family(

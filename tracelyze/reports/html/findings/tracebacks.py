@@ -65,10 +65,11 @@ def _folded(frames: list[Frame]) -> list[Markup]:
 def _frame(frame: Frame, kind: str) -> Markup:
     function = f", in {frame.function}" if frame.function else ""
     place = frame.file if frame.own else _after_packages(frame.file)
+    source = [line for line in frame.source if line.strip(" ~^")]  # markers point nowhere once a line is wrapped
     return element(
         "div",
         element("span", f"{place}, line {frame.line}{function}"),
-        element("pre", escaping.shortened("\n".join(frame.source), 2000)) if frame.source else None,
+        element("pre", escaping.shortened("\n".join(source), 2000)) if source else None,
         class_=kind,
     )
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Death, Process
 
 LONGEST_MESSAGE = 120  # characters in a summary; evidence and traceback hold all of it
+UNHANDLED = "An exception that the script handled: this one reached the interpreter, and ended the process."
+FIRST_OF_RANKS = "A rank that only lost its peers: of all ranks that ended with an exception this one was the first."
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
 
@@ -97,6 +99,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         location=change or where,
         seen_at=where,
         charts=_charts(process, step),
+        excluded=[] if lost else [UNHANDLED, *([FIRST_OF_RANKS] if _several(process) else [])],
         false_alarm="" if family is None else "The message is the program's own; only its explanation is ours.",
     )
 
@@ -115,13 +118,17 @@ def _summary(
     others: list[Death],
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
-    what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
-    summary = f"{what} ended {when} with an exception that nothing caught{f': {said}' if said else ''}."
+    what = f"rank {rank}" if _several(process) else "the program"
+    summary = f"An uncaught exception ended {what} {when}{f': {said}' if said else ''}."
     summary += f" {meaning}" if meaning else ""
     if others:
         who = f"Rank{'s' if len(others) > 1 else ''} {listed((one.rank for one in others), most=8)}"
         summary += f" {who} ended after it, as a consequence or on the same fault."
     return summary
+
+
+def _several(process: Process) -> bool:
+    return len({peer.rank for peer in process.peers}) > 1
 
 
 def _charts(process: Process, step: int | None) -> list[Chart]:
@@ -138,14 +145,10 @@ RULE = Rule(
     family="end of run",
     severity="critical",
     title="The program died with an exception",
-    about="An exception that nothing caught ended the run. The well-known ones are explained with their usual fix.",
+    about="An uncaught exception ended the run. The well-known ones are explained with their usual fix.",
     check=check,
     asks_peers=True,
     about_the_end=True,
     verify="The next run gets past this step.",
-    excluded=(
-        "An exception that the script handled: this one reached the interpreter, and ended the process.",
-        "A rank that only lost its peers: of all ranks that ended with an exception this one was the first.",
-    ),
     not_when="Exceptions that the script handles, and KeyboardInterrupt.",
 )
