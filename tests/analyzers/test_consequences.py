@@ -11,9 +11,10 @@ from tracelyze.analyzers.consequences import ANY_TIME, AT_ONCE, CONSEQUENCES, Co
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rule import Passed, Rule
 from tracelyze.analyzers.rules import RULES
+from tracelyze.analyzers.rules.ending.crash import no_numbers
 from tracelyze.catalogue import pages
 from tracelyze.catalogue.entries import entries
-from tracelyze.diagnosis import Cost, Diagnosis, Ending, Evidence, Finding
+from tracelyze.diagnosis import Cost, Diagnosis, Ending, Evidence, Finding, Trait
 
 DECLARED = [*RULES, *TRACE_RULES]
 IDS = {rule.id for rule in DECLARED}
@@ -32,7 +33,8 @@ def causes(*found: Finding, steps: int = RUN) -> dict[str, str | None]:
 
 def crash(step: int, exception: str, message: str) -> Finding:
     told = [Evidence("exception", exception, role="message"), Evidence("message", message, role="message")]
-    return finding("crash", step, step, confidence="certain", evidence=told)
+    traits = {"no-numbers"} if no_numbers.spoken_of(exception, message) else set()
+    return finding("crash", step, step, confidence="certain", evidence=told, traits=frozenset(traits))
 
 
 def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
@@ -143,10 +145,9 @@ def test_what_follows_at_once_does_not_follow_late(row: Consequence) -> None:
 @pytest.mark.parametrize("row", [row for row in CONSEQUENCES if row.delay is ANY_TIME], ids=lambda row: row.effect)
 def test_what_lasts_has_consequences_at_any_time_after_but_none_before(row: Consequence) -> None:
     for cause in row.causes:
-        told = [Evidence("what the cause says of itself", row.given, role="message")] if row.given else []
-        shown = [Evidence("what the effect says of itself", row.seen_by, role="message")] if row.seen_by else []
-        effect = finding(row.effect, RUN, evidence=shown)
-        assert causes(finding(cause, 5, 10, evidence=told), effect)[row.effect] == cause
+        told, shown = (frozenset({one} if one else ()) for one in (row.given, row.seen_by))
+        effect = finding(row.effect, RUN, traits=shown)
+        assert causes(finding(cause, 5, 10, traits=told), effect)[row.effect] == cause
         assert causes(finding(cause, 500), finding(row.effect, 400))[row.effect] is None
 
 
@@ -284,7 +285,7 @@ def test_a_cause_that_is_only_information_explains_no_harm() -> None:
     blown_up = finding("exploding-gradients", 34, RUN)
     assert causes(summed, blown_up)["exploding-gradients"] == "unscaled-accumulation"
     assert causes(replace(summed, severity="info"), blown_up)["exploding-gradients"] is None, "Adam divides it out"
-    smaller = replace(summed, evidence=[Evidence("effect", consequences.SMALLER, role="message")])
+    smaller = replace(summed, traits=frozenset({"too-small"}))
     assert causes(smaller, blown_up)["exploding-gradients"] is None, "divided twice, they are too small"
     dead = finding("dead-relu", 40, RUN)
     assert causes(finding("no-shuffle", 1, RUN), dead)["dead-relu"] == "no-shuffle"
@@ -310,19 +311,17 @@ def test_what_began_later_is_no_reason_to_doubt_the_order_of_two_causes() -> Non
 
 
 def test_a_mask_the_wrong_way_round_leaves_nothing_to_look_at_in_a_row_without_padding() -> None:
-    turned = [Evidence("what attention sees", consequences.PADDING_SEEN, role="message")]
-    effect = finding("validation-nonfinite", 375)
-    assert causes(effect, finding("constant-output", 1, evidence=turned))[effect.rule] == "constant-output"
+    effect, turned = finding("validation-nonfinite", 375), frozenset({"padding-seen"})
+    assert causes(effect, finding("constant-output", 1, traits=turned))[effect.rule] == "constant-output"
     assert causes(effect, finding("constant-output", 1))[effect.rule] is None
 
 
-@pytest.mark.parametrize("reason", [consequences.OTHERS_LEARNED, consequences.PADDING_SEEN])
-def test_what_keeps_an_output_constant_explains_the_plateau(reason: str) -> None:
+@pytest.mark.parametrize("trait", ["reason-known", "padding-seen"])
+def test_what_keeps_an_output_constant_explains_the_plateau(trait: Trait) -> None:
     """Both name each other as a cause: at the same step the catalogue decides, unless one says what keeps it so."""
-    known = [Evidence("what keeps it constant", reason, role="message")]
     plateau, constant = finding("loss-plateau", 1), finding("constant-output", 1)
     assert causes(plateau, constant) == {"loss-plateau": None, "constant-output": "loss-plateau"}
-    constant = replace(constant, evidence=known)
+    constant = replace(constant, traits=frozenset({trait}))
     assert causes(plateau, constant) == {"loss-plateau": "constant-output", "constant-output": None}
 
 
@@ -330,8 +329,8 @@ def test_a_target_network_alone_explains_a_loss_that_runs_away_by_its_statistics
     """Statistics that only a validation uses do no harm to the training."""
     unset, diverged = finding("unset-running-state", 1, severity="warning"), finding("loss-divergence", 25)
     assert causes(unset, diverged)["loss-divergence"] is None
-    known = [Evidence("a target network", consequences.LEARNED_FROM, role="message")]
-    assert causes(replace(unset, evidence=known), diverged)["loss-divergence"] == "unset-running-state"
+    known = replace(unset, traits=frozenset({"of-targets"}))
+    assert causes(known, diverged)["loss-divergence"] == "unset-running-state"
 
 
 def test_untrained_tokens_and_unset_statistics_explain_that_nothing_tells_inputs_apart() -> None:
@@ -345,6 +344,30 @@ def test_untrained_tokens_and_unset_statistics_explain_that_nothing_tells_inputs
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_what_keeps_a_loss_up_explains_what_a_plateau_cut_and_no_other_schedule(cut: bool) -> None:
-    said = [Evidence("what made it zero", consequences.CUT_AT_A_PLATEAU, role="message")] if cut else []
-    rate = finding("learning-rate-schedule", 300, evidence=said)
+    rate = finding("learning-rate-schedule", 300, traits=frozenset({"cut-at-a-plateau"} if cut else ()))
     assert causes(finding("loss-broadcast", 1), rate)["learning-rate-schedule"] == ("loss-broadcast" if cut else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "spoken_of"),
+    [
+        ("KeyError", "'tok100'", True),
+        ("ClientConnectionError", "the server is gone", True),
+        ("RuntimeError", "Caught KeyError in DataLoader worker process 0.", True),
+        ("RuntimeError", "The size of tensor a (3) must match the size of tensor b (4)", True),
+        ("RuntimeError", "Expected all tensors to be on the same device", True),
+        ("RuntimeError", "probability tensor contains either `inf`, `nan` or element < 0", False),
+        ("ValueError", "loss exploded at the key error threshold", False),
+    ],
+)
+def test_exceptions_of_names_and_shapes_speak_of_no_numbers(name: str, message: str, spoken_of: bool) -> None:
+    assert no_numbers.spoken_of(name, message) is spoken_of
+
+
+def test_inputs_of_two_ranges_explain_what_validation_measures_and_no_other_plateau() -> None:
+    ranges = finding("input-normalization", 1, traits=frozenset({"two-ranges"}))
+    plateau = finding("loss-plateau", 1)
+    stands = replace(plateau, traits=frozenset({"in-validation"}))
+    for effect, cause in ((stands, ranges.rule), (plateau, None), (finding("overfitting", 9), ranges.rule)):
+        assert causes(ranges, effect)[effect.rule] == cause
+        assert causes(replace(ranges, traits=frozenset()), effect)[effect.rule] is None

@@ -146,8 +146,7 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
     if row.grave and cause.severity == "info":
         return False
-    said = {one.value for one in cause.evidence if one.role == "message"}
-    if consequences.SMALLER in said or (row.given and row.given not in said):
+    if "too-small" in cause.traits or (row.given is not None and row.given not in cause.traits):
         return False
     if effect.ending is not None and effect.ending.cause in row.ended_by:
         return False
@@ -157,8 +156,8 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
 
 def _is_ruled_out(row: Consequence, effect: Finding) -> bool:
     """Whether what the effect says of itself tells that it comes of something else."""
-    text = " ".join(str(one.value) for one in effect.evidence if one.role == "message").lower()
-    return row.seen_by.lower() not in text or any(word.lower() in text for word in row.unless)
+    unseen = row.seen_by is not None and row.seen_by not in effect.traits
+    return unseen or not effect.traits.isdisjoint(row.unless)
 
 
 def _same_rank(one: Finding, other: Finding) -> bool:

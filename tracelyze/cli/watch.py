@@ -79,6 +79,7 @@ def _report(finding: Finding) -> None:
 
 def _call(command: str, finding: Finding, run: Path) -> None:
     """Run the user's command. What is wrong with it is said, and the watch goes on."""
+    from tracelyze.diagnosis import INTERNAL
     from tracelyze.reports.escaping import json_text, one_line
 
     variables = {
@@ -90,7 +91,7 @@ def _call(command: str, finding: Finding, run: Path) -> None:
         "RUN": str(run),
     }
     environment = {**os.environ, **{f"TRACELYZE_{name}": value for name, value in variables.items()}}
-    text = json_text({name: value for name, value in asdict(finding).items() if name not in ("ending", "setting")})
+    text = json_text({name: value for name, value in asdict(finding).items() if name not in INTERNAL})
     try:
         done = subprocess.run(  # noqa: S602  # it is the user's own command line
             command, shell=True, input=text, text=True, env=environment, timeout=_PAGER_SECONDS, check=False

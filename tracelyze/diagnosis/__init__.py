@@ -163,6 +163,24 @@ class Setting:
     called: str = ""
 
 
+Trait = Literal[
+    "reason-known", "padding-seen", "of-targets", "cut-at-a-plateau", "too-small", "no-numbers", "two-ranges",
+    "in-validation",
+]  # fmt: skip
+"""What decides between findings which explains which, for the analyzers; no JSON holds it.
+
+`reason-known`: what keeps an output constant is known, and keeps the loss up as well; `padding-seen`: it is a mask of
+attention. `of-targets`: running statistics of a network whose answers training learns from. `cut-at-a-plateau`: a
+learning rate that was cut as the loss that it watches stood. `too-small`: gradients that were divided too often have
+none of the effects of sums. `no-numbers`: an exception that speaks of names, files, types and shapes, which wrong
+numbers do not raise. `two-ranges`: inputs that are normalised in training or in validation alone: what validation
+measures is then no overfitting. `in-validation`: a loss that stands where validation measures it, and falls in
+training."""
+
+INTERNAL: Final = ("ending", "setting", "traits")
+"""Fields of a finding by which analyzers tell each other something: no JSON holds them."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong. Words are plain text; only `fix_code`, `excerpt` and `diff` are code.
@@ -205,6 +223,7 @@ class Finding:
     seen_at: Location | None = None
     ending: Ending | None = None
     setting: Setting | None = None
+    traits: frozenset[Trait] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -336,7 +355,8 @@ class Diagnosis:
         """The JSON contract as plain data, keys in the order of the contract."""
         data = asdict(replace(self, picture=None))
         for finding, row in zip(self.findings, data["findings"], strict=True):
-            del row["ending"], row["setting"]
+            for name in INTERNAL:
+                del row[name]
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["unit"] = f"{evidence.unit} of {evidence.of}" if evidence.of else evidence.unit
                 entry["measure"] = evidence.measure

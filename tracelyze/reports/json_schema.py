@@ -11,7 +11,7 @@ from tracelyze import diagnosis
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_UNPUBLISHED: Final = {"Diagnosis": {"picture"}, "Finding": {"ending", "setting"}}
+_UNPUBLISHED: Final = {"Diagnosis": {"picture"}, "Finding": set(diagnosis.INTERNAL)}
 """Fields that no JSON holds: what a page alone is made of, and what analyzers tell each other."""
 _ABSENT_WHERE_EMPTY: Final = {"Diagnosis": {"ranks"}, "Check": {"traceback"}}
 

@@ -12,15 +12,9 @@ from tracelyze.analyzers.consequences import evaluation, gradients, losses, nonf
 from tracelyze.analyzers.consequences.declaration import ANY_TIME as ANY_TIME
 from tracelyze.analyzers.consequences.declaration import AT_ONCE as AT_ONCE
 from tracelyze.analyzers.consequences.declaration import Consequence as Consequence
-from tracelyze.analyzers.consequences.shared import CUT_AT_A_PLATEAU as CUT_AT_A_PLATEAU
-from tracelyze.analyzers.consequences.shared import LEARNED_FROM as LEARNED_FROM
 from tracelyze.analyzers.consequences.shared import ONLY_SLOWS as ONLY_SLOWS
 from tracelyze.analyzers.consequences.shared import OPEN as OPEN
-from tracelyze.analyzers.consequences.shared import OTHERS_LEARNED as OTHERS_LEARNED
-from tracelyze.analyzers.consequences.shared import PADDING_SEEN as PADDING_SEEN
 from tracelyze.analyzers.consequences.shared import SIZE_FOLLOWS as SIZE_FOLLOWS
-from tracelyze.analyzers.consequences.shared import SMALLER as SMALLER
-from tracelyze.analyzers.consequences.shared import TWO_RANGES as TWO_RANGES
 from tracelyze.analyzers.consequences.shared import UNCLEARED as UNCLEARED
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import EndCause
+    from tracelyze.diagnosis import EndCause, Trait
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ an onset within a twentieth of the run."""
 class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
-    `unless`: an effect whose exception or message says one of these comes from something else; so does one that
-    was `ended_by` one of these. `given`: a cause has this effect only where its evidence says this. `seen_by`: an
-    effect comes from these causes only where its own evidence says this. `grave`: only a cause that is a warning or
-    worse has this effect (one that is reported as information is harmless). `left_out`: the
-    effect is another name for what the causes do, and is not reported beside one that is certain.
+    `unless`: an effect with one of these traits comes from something else; so does one that was `ended_by` one of
+    these. `given`: a cause has this effect only with this trait. `seen_by`: an effect comes from these causes only
+    with this trait of its own. `grave`: only a cause that is a warning or worse has this effect (one that is reported
+    as information is harmless). `left_out`: the effect is another name for what the causes do, and is not reported
+    beside one that is certain.
     """
 
     effect: str
     causes: tuple[str, ...]
     why: str
     delay: Delay = ANY_TIME
-    unless: tuple[str, ...] = ()
-    given: str = ""
-    seen_by: str = ""
+    unless: tuple[Trait, ...] = ()
+    given: Trait | None = None
+    seen_by: Trait | None = None
     left_out: bool = False
     grave: bool = False
     ended_by: tuple[EndCause, ...] = ()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze.analyzers.consequences.declaration import Consequence
-from tracelyze.analyzers.consequences.shared import BLOWN_UP, PADDING_SEEN, TWO_RANGES, UNCLEARED
+from tracelyze.analyzers.consequences.shared import BLOWN_UP, UNCLEARED
 
 ROWS: Final = (
     # evaluation and data
     Consequence("overfitting", ("eval-in-train-mode", "train-in-eval-mode", "batchnorm-in-validation", *UNCLEARED),
                 "Something other than training for too long makes validation worse."),
     Consequence("overfitting", ("input-normalization",), "Validation inputs of another range are nothing it knows.",
-                given=TWO_RANGES),
+                given="two-ranges"),
     Consequence("loss-plateau", ("input-normalization",), "Validation inputs of another range are nothing it knows.",
-                given=TWO_RANGES, seen_by="lowest validation loss"),
+                given="two-ranges", seen_by="in-validation"),
     Consequence("validation-fluctuation", ("input-normalization",),
-                "Of inputs in a range that it never saw, a model's answers are arbitrary.", given=TWO_RANGES),
+                "Of inputs in a range that it never saw, a model's answers are arbitrary.", given="two-ranges"),
     Consequence("overfitting", ("augmentation-repeats",), "Samples that never vary are memorised sooner."),
     Consequence("overfitting", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),
@@ -34,7 +34,7 @@ ROWS: Final = (
                 "A value that is not finite never improves, so the rate is cut.", grave=True),
     Consequence("validation-nonfinite", ("constant-output",),
                 "A row without padding has nothing left to look at: a softmax over no position is NaN in eval mode.",
-                given=PADDING_SEEN),
+                given="padding-seen"),
     Consequence("validation-nonfinite", BLOWN_UP, "Numbers that grow without bound overflow."),
     Consequence("batchnorm-in-validation", ("eval-in-train-mode", "train-override-bypassed"),
                 "BatchNorm in train mode absorbs the statistics of validation data."),

@@ -7,7 +7,6 @@ from typing import Final
 from tracelyze.analyzers.consequences.declaration import AT_ONCE, Consequence
 from tracelyze.analyzers.consequences.shared import (
     BLOWN_UP,
-    CUT_AT_A_PLATEAU,
     LEAPT,
     OVERWRITTEN,
     STILL_SCALED,
@@ -83,7 +82,7 @@ ROWS: Final = (
                  "zero-grad-after-backward", "train-in-eval-mode", "eval-in-train-mode", "loss-plateau",
                  "constant-output", "overfitting"),
                 "The scheduler cuts the rate because the value that it watches does not improve.",
-                seen_by=CUT_AT_A_PLATEAU),
+                seen_by="cut-at-a-plateau"),
     Consequence("update-ratio", (*BLOWN_UP, "learning-rate-schedule"), "The size of the updates follows from it."),
     Consequence("update-ratio", ("group-rate-overwritten",), "The rate of a group is not the one that was set."),
     Consequence("update-ratio",

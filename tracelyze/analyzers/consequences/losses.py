@@ -8,10 +8,7 @@ from tracelyze.analyzers.consequences.declaration import AT_ONCE, Consequence
 from tracelyze.analyzers.consequences.shared import (
     BLOWN_UP,
     LEAPT,
-    LEARNED_FROM,
-    OTHERS_LEARNED,
     OVERWRITTEN,
-    PADDING_SEEN,
     STILL_SCALED,
     SUMMED,
     THROWN,
@@ -30,7 +27,7 @@ ROWS: Final = (
     Consequence("loss-divergence", ("train-in-eval-mode",), "BatchNorm normalises with statistics that grow stale."),
     Consequence("loss-divergence", ("unset-running-state",),
                 "A target network without its statistics answers on a scale of its own, and what learns from it "
-                "follows it away.", given=LEARNED_FROM),
+                "follows it away.", given="of-targets"),
     Consequence("loss-divergence", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),
     Consequence("loss-divergence", ("resume-discontinuity", "group-rate-overwritten", "update-spike"),
@@ -82,7 +79,7 @@ ROWS: Final = (
                 "The loss is lowest, or flat, where every sample gets the same answer."),
     Consequence("constant-output", ("loss-plateau",),
                 "If nothing is learned from the input, the mean of the targets is the best answer.",
-                unless=(OTHERS_LEARNED, PADDING_SEEN)),
+                unless=("reason-known", "padding-seen")),
     Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
     Consequence("constant-output", ("padding-in-loss",), "Padding is the commonest target, and the cheapest answer."),
     Consequence("constant-output", ("no-shuffle",), "The class of the last batches is the cheapest answer.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze.analyzers.consequences.declaration import AT_ONCE, Consequence
-from tracelyze.analyzers.consequences.shared import FOR_MEMORY, NO_NUMBERS, NOT_MEMORY, UNCLEARED
+from tracelyze.analyzers.consequences.shared import FOR_MEMORY, NOT_MEMORY, UNCLEARED
 
 ROWS: Final = (
     # memory and speed
@@ -48,9 +48,9 @@ ROWS: Final = (
     Consequence("completions-truncated", ("reward-collapse",), "A policy that left what it knew ends no answer."),
     # how the program ended
     Consequence("crash", ("loss-nonfinite",), "The program checks for numbers that are not finite, or cannot use them.",
-                AT_ONCE, NO_NUMBERS),
+                AT_ONCE, ("no-numbers",)),
     Consequence("crash", (*UNCLEARED, "learning-rate-too-high"),
-                "The program checks for a loss that went wrong, or cannot use its numbers.", unless=NO_NUMBERS),
+                "The program checks for a loss that went wrong, or cannot use its numbers.", unless=("no-numbers",)),
     Consequence("crash", ("rank-hang",), "The time-out ends the ranks that wait."),
     Consequence("killed", ("memory-leak", "host-memory-leak"), "The system kills what uses too much memory.",
                 ended_by=NOT_MEMORY),

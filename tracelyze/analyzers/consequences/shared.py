@@ -1,4 +1,4 @@
-"""What several rows of the table share: diagnoses with the same effects, ends of a process, reasons, messages."""
+"""What several rows of the table share: diagnoses with the same effects, ends of a process, reasons."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ OVERWRITTEN: Final = "Gradients computed from other inputs than the loss, and la
 STILL_SCALED: Final = "Steps with gradients that still contain the loss scale are too large by that factor."
 THROWN: Final = "Updates that leap throw the weights away from what they had learned."
 LEAPT: Final = "A schedule that raises the learning rate far above its earlier values throws training back."
-NO_NUMBERS: Final = (
-    "AttributeError", "ConnectionError", "FileExistsError", "FileNotFoundError", "ImportError", "KeyError",
-    "ModuleNotFoundError", "NameError", "NotImplementedError", "OSError", "PermissionError", "StopIteration",
-    "TimeoutError", "TypeError", "UnboundLocalError", "cannot be multiplied", "expected scalar type", "same device",
-    "size of tensor",
-)  # fmt: skip
-"""Exceptions and messages that speak of names, files, types and shapes: wrong numbers do not raise them."""
 OPEN: Final = ("constant-output", "loss-plateau")
 """They see that nothing is learned, and not why. Where a mechanism was found beside them, it is told first: a training
 on random numbers that leaks memory is looked at for the leak."""
@@ -31,18 +24,6 @@ ONLY_SLOWS: Final = (
     "straggler", "sync-stalls", "throughput-decay", "too-many-workers",
 )  # fmt: skip
 """They cost time. What spoils the result, or ends the run, is told before them, however long they take."""
-OTHERS_LEARNED: Final = "they count in its place"
-"""Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
-PADDING_SEEN: Final = "its mask leaves padding alone"
-"""Evidence of a constant output that names a mask of attention as its reason: it explains the plateau as well."""
-LEARNED_FROM: Final = "training learns from its answers"
-"""Evidence of running statistics that were never set: they belong to a target network, whose answers are targets."""
-CUT_AT_A_PLATEAU: Final = "ReduceLROnPlateau has cut it again and again"
-"""Evidence of a learning rate near zero: the loss that it watches stands, and what keeps that loss up comes first."""
-SMALLER: Final = "they are too small"
-"""Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
-TWO_RANGES: Final = "ranges of training and validation"
-"""Evidence of inputs that are normalised in one of the two: what validation measures is then no overfitting."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
     "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
 )  # fmt: skip

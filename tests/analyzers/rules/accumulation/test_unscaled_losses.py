@@ -213,6 +213,7 @@ BEFORE = "loss = f(model(x), y)\nloss = loss / args.accumulate\naccelerator.back
 def test_losses_that_are_divided_twice(make, divisor, count, text, line, added) -> None:
     status, _, finding = divided_by(make, divisor, count, text.split("\n")[-1], text)
     assert status == "fired"
+    assert finding.traits == {"too-small"}
     assert "twice" in finding.title
     assert (finding.location.line, finding.diff.added if finding.diff else None) == (line, added)
     assert f"{count} times smaller" in finding.summary

@@ -197,6 +197,12 @@ def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
     assert make.check("crash", blocking)[2].fix_code == "CUDA_LAUNCH_BLOCKING=1 python train.py --name 'a b'"
 
 
+def test_a_crash_over_names_is_not_about_numbers(make) -> None:
+    for name, traits in (("KeyError", {"no-numbers"}), ("FloatingPointError", set())):
+        process = make.process(events=exception(name, f"{name}: 7"), end=Exit("exception", 1))
+        assert make.check("crash", process)[2].traits == traits
+
+
 def test_a_crash_shows_the_loss_of_the_training_that_ran(make) -> None:
     steps = {"optimizer": [0] * 30 + [1] * 10, "loss": [float(one) for one in range(40)], "time": list(range(40))}
     optimizers = [{"optimizer": 0, "name": "SGD"}, {"optimizer": 1, "name": "SGD"}]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers import consequences
-
 
 def test_a_train_method_that_calls_eval(make) -> None:
     row = {"step": 1, "model": 0, "modules": 3, "of": 3, "spectral": 0, "training": True}
@@ -128,8 +126,7 @@ def test_a_teacher_whose_parameters_alone_are_averaged(make, loop: str, named: b
     assert ("Line 6 gives `self.teacher` the averaged parameters of `student`" in finding.summary) is named
     assert (finding.location is not None and finding.location.line == 6) is named
     assert ("zip(self.teacher.buffers(), student.buffers())" in finding.fix_code) is named
-    told = [one.value for one in finding.evidence if one.role == "message"]
-    assert (consequences.LEARNED_FROM in told) is named, "then it explains a loss that runs away"
+    assert ("of-targets" in finding.traits) is named, "then it explains a loss that runs away"
 
 
 @pytest.mark.parametrize(

@@ -491,6 +491,7 @@ def test_a_mask_that_shows_padding_and_hides_the_rest(make: Any) -> None:
     status, _, finding = make.check("constant-output", process(make, rows))
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
     assert "hides a part of 90 rows of ids" in finding.summary
+    assert finding.traits == {"padding-seen"}
     assert finding.diff is None
     for line, edit in (
         ("h = self.encoder(x, src_key_padding_mask=mask)", "h = self.encoder(x, src_key_padding_mask=~mask)"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.analyzers.sites import sites_of
-from tracelyze.analyzers import consequences
 from tracelyze.diagnosis import Exit
 
 COUNT = 400
@@ -446,7 +445,7 @@ def test_a_rate_that_plateaus_have_cut_to_nothing(make, steps: int, differ: floa
     found, _, finding = make.check("learning-rate-schedule", process)
     assert (found, finding.severity) == ("fired", severity)
     assert fix in finding.fix
-    assert consequences.CUT_AT_A_PLATEAU in {one.value for one in finding.evidence}
+    assert finding.traits == {"cut-at-a-plateau"}
     assert "from 2 to 0.5" in finding.summary
     assert "T_max" not in finding.fix_code
     assert finding.fix_code == "s = ReduceLROnPlateau(opt, min_lr=1e-5)" or severity == "warning"

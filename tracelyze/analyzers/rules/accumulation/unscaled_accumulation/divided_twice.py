@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.script import recorded_text
@@ -75,8 +74,9 @@ def finding(optimization: Optimization, alike: Mask, count: int, rule: str, limi
             Evidence("backwards per step", count),
             Evidence("steps whose divisor was seen", int(known.sum()), "steps", *limits.against("looked"), "basis"),
             Evidence("optimizer", called),
-            Evidence("effect on the gradients", consequences.SMALLER, role="message"),
+            Evidence("effect on the gradients", "they are too small", role="message"),
         ],
+        traits=frozenset({"too-small"}),
         location=one.place if one is not None else optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(1.0, f"{count} backwards per step")]),

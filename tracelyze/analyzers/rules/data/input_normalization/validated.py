@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.consequences import TWO_RANGES
 from tracelyze.analyzers.evidence import guessing, pictures, timing
 from tracelyze.analyzers.rules.data.input_normalization import as_loaded, two_ranges
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -67,11 +66,12 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(TWO_RANGES, ranges.ratio, "", limits["tied"], limits.source("tied")),
+            Evidence("ranges of training and validation", ranges.ratio, "", limits["tied"], limits.source("tied")),
             Evidence("deviation of the validation inputs", validated.std, "", training.std, "that in training"),
             Evidence("mean of the validation inputs", validated.mean, "", training.mean, "that in training"),
             *([Evidence("lowest validation loss", told.best, "", told.guess, "that of a guess")] if worse else []),
         ],
+        traits=frozenset({"two-ranges"}),
         location=place or seen,
         seen_at=seen if place is not None else None,
         charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),

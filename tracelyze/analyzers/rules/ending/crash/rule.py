@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.crashes import exceptions
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.analyzers.rules.ending.crash import causes, inner_exceptions, lost_ranks, short_batches
+from tracelyze.analyzers.rules.ending.crash import causes, inner_exceptions, lost_ranks, no_numbers, short_batches
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import abridged, duration, listed, plural
 
@@ -96,6 +96,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
             *(Evidence(f"then, on rank {one.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
             *([Evidence("traceback", text)] if text.count("\n") > 0 else []),
         ],
+        traits=frozenset({"no-numbers"} if no_numbers.spoken_of(name, message) else ()),
         location=change or where,
         seen_at=where,
         charts=_charts(process, step),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed import normalisation_layers as layers
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -100,8 +99,13 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
                 "all are set by training",
             ),
             Evidence("such calls, of those checked", calls, "calls", role="basis"),
-            *([Evidence("a target network", consequences.LEARNED_FROM, role="message")] if told.is_target else []),
+            *(
+                [Evidence("a target network", "training learns from its answers", role="message")]
+                if told.is_target
+                else []
+            ),
         ],
+        traits=frozenset({"of-targets"} if told.is_target else ()),
         location=told.remedy.place or site or layers.normalisation(process, row["model"]),
         seen_at=site,
         false_alarm="A network that is random on purpose.",

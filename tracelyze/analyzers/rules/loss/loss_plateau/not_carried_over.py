@@ -56,6 +56,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             Evidence("lowest validation loss", seen.lowest, "", seen.guess, "the loss of a guess", role="expected"),
             Evidence("training loss at the end", now, "", *_against(seen.guess, limits)),
         ],
+        traits=frozenset({"in-validation"}),
         location=place,
         charts=pictures.loss(optimization, [Mark(float(seen.first), "first validation")]),
         false_alarm="Validation on purpose with data of another kind, for which the model is not meant.",

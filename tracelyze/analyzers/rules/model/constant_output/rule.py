@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import rates, style
@@ -106,7 +105,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 limits.source("shares" if shares else "varies"),
                 role="most",
             ),
-            *([Evidence("other terms of the loss", consequences.OTHERS_LEARNED, role="message")] if instead else []),
+            *([Evidence("other terms of the loss", "they count in its place", role="message")] if instead else []),
         ],
         false_alarm="Targets that the input says nothing about, such as random labels.",
         severity="warning",
@@ -114,7 +113,8 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         counted="of them late enough to be judged, all like this",
     )
     finding = loss_calls.finding(process, line, stretch, limits, RULE.id, fault)
-    return replace(finding, first_step=int(line.rows[0]["step"]) + 1) if instead else finding
+    first = int(line.rows[0]["step"]) + 1
+    return replace(finding, first_step=first, traits=frozenset({"reason-known"})) if instead else finding
 
 
 def _remedy(process: Process, found: Constant, apart: rows_apart.Unpaired | drawn_anew.DrawnAnew | None) -> Remedy:

@@ -6,7 +6,6 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers import consequences
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Threshold
 from tracelyze.analyzers.script import script_lines
@@ -71,8 +70,9 @@ def finding(process: Process, looks: list[Row], rule: str, limits: Limits) -> Fi
                      *limits.against("one_id")),
             Evidence("rows of which the mask hides something", rows, "rows", *limits.against("hidden"), role="basis"),
             Evidence("batches looked at", len(looks), "batches", *limits.against("graphs"), role="basis"),
-            Evidence("what attention sees", consequences.PADDING_SEEN, role="message"),
+            Evidence("what attention sees", "its mask leaves padding alone", role="message"),
         ],
+        traits=frozenset({"padding-seen"}),
         location=place or backward,
         seen_at=backward,
         verify="Record the run again: attention looks at the ids of the sequence, and padding is hidden.",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rules.updates.learning_rate_schedule import findings, mismatches, several_steps
@@ -37,6 +36,7 @@ _BY_LIGHTNING: Final = "self.trainer.estimated_stepping_batches"
 USUAL: Final = 1e-3  # a rate to begin with
 NOISE: Final = 1e-3  # derived: above the rounding of a mean in float32, below what other samples change
 FLOOR: Final = 1000  # derived: a thousandth of the first rate; three cuts to a tenth are more than most trainings use
+_CUT: Final = "ReduceLROnPlateau has cut it again and again"
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
@@ -49,6 +49,8 @@ class _Advice:
     length: Setting | None = None
     place: Location | None = None
     severity: Severity = "warning"
+    cut: bool = False
+    """Whether ReduceLROnPlateau did it, because what it watches stood."""
 
 
 def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits: Limits) -> Finding | None:
@@ -78,19 +80,18 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         setting=advice.length,
         verify="Record the run again: the learning rate stays above zero until the end of the training.",
     )
-    cut = advice.cause.startswith(f" {consequences.CUT_AT_A_PLATEAU}")
     evidence = [
         Evidence("steps at rate zero", share, "share", *limits.against("share")),
-        *([Evidence("what made it zero", consequences.CUT_AT_A_PLATEAU, role="message")] if cut else []),
+        *([Evidence("what made it zero", _CUT, role="message")] if advice.cut else []),
     ]
     found = findings.about_rate(
         optimization, scheduler, fault, rule, evidence, "critical" if always else advice.severity
     )
-    return (
-        found
-        if advice.place is None
-        else replace(found, location=advice.place, seen_at=found.seen_at or found.location)
-    )
+    if advice.cut:
+        found = replace(found, traits=frozenset({"cut-at-a-plateau"}))
+    if advice.place is None:
+        return found
+    return replace(found, location=advice.place, seen_at=found.seen_at or found.location)
 
 
 def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _Advice:
@@ -139,13 +140,14 @@ def _cut_at_a_plateau(optimization: Optimization, scheduler: Row, begin: int) ->
     watched = ""
     if scheduler["watched_first"] is not None and scheduler["watched_last"] is not None:
         watched = f" went from {number(scheduler['watched_first'])} to {number(scheduler['watched_last'])}, and"
-    cause = f" {consequences.CUT_AT_A_PLATEAU}: what it watches{watched} did not improve for longer than its patience."
+    cause = f" {_CUT}: what it watches{watched} did not improve for longer than its patience."
     if scheduler["steps"] >= mismatches.PER_STEP * len(optimization.steps) and _batches_differ(optimization, begin):
         return _Advice(
             f"{cause} It is stepped with every batch, whose losses differ more than a training improves between two.",
             "Step it once per epoch, with the loss of a validation pass.",
             "scheduler.step(validation_loss)  # behind the loop over batches, at its depth",
             at_step=True,
+            cut=True,
         )
     return _Advice(
         cause,
@@ -153,6 +155,7 @@ def _cut_at_a_plateau(optimization: Optimization, scheduler: Row, begin: int) ->
         "higher rate alone rarely helps. A floor (min_lr) keeps the rate from vanishing.",
         _with_floor(optimization, scheduler),
         severity="info",
+        cut=True,
     )
 
 
