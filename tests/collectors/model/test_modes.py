@@ -29,6 +29,9 @@ RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state"
         ("restored switched off", {}),
         ("frozen in init", {"unset-running-state": "warning"}),
         ("hooks", {"direct-forward-call": "warning"}),
+        ("part hooks", {"direct-forward-call": "warning"}),
+        ("part", {}),
+        ("part called", {}),
         ("fresh", {"unset-running-state": "critical"}),
         ("spectral", {"unset-running-state": "info"}),
         ("spectral trained", {}),
@@ -44,7 +47,10 @@ def test_what_is_seen(collect: Any, how: str, expected: dict[str, str]) -> None:
     validated = [rule for rule in RULES if how != "hooks" or rule in ("train-override-bypassed", "direct-forward-call")]
     assert all(answers[rule] in ("passed", "fired") for rule in validated if rule != "unset-running-state")
     if how == "hooks":
-        assert "its hook, a lambda (line 75): it runs only" in diagnosis.findings[0].summary
+        assert "its hook, a lambda (line 80): it runs only" in diagnosis.findings[0].summary
+    if how == "part hooks":
+        (finding,) = diagnosis.findings
+        assert "self.body.forward(x)" in finding.location.source
     if how == "override late":
         (finding,) = diagnosis.findings
         assert finding.last_step == 20, "the first epoch"

@@ -11,6 +11,7 @@ from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
+from tracelyze.collectors.program.modules.direct_calls import DirectCalls
 from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.trainings import Trainings
@@ -30,3 +31,4 @@ class Program:
     inputs: InputOrder
     fused_dropouts: FusedDropouts
     asides: Asides
+    direct_calls: DirectCalls

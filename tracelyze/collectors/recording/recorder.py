@@ -26,6 +26,7 @@ from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
+from tracelyze.collectors.program.modules.direct_calls import DirectCalls
 from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.program import Program
@@ -121,7 +122,10 @@ class Recorder:
         inputs = InputOrder(self.torch, progress)
         dropouts = FusedDropouts(self.torch, progress)
         asides = Asides(self.torch, progress, sites, batches)
-        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs, dropouts, asides)
+        direct = DirectCalls(self.torch)
+        return Program(
+            sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs, dropouts, asides, direct
+        )
 
     # What is recorded
 

@@ -14,6 +14,7 @@ from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.modules import mode_overrides
+from tracelyze.collectors.program.modules.direct_calls import DirectCall
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -45,6 +46,8 @@ class CallsPastModules(Signal):
         if number not in self._seen:
             self._seen.add(number)
             self._find_direct_call(call.model.module())
+        for one in self.program.direct_calls.take():
+            self._find_past_hooks(one)
         if number not in self._examined and call.mode == GRAD and call.in_train and not call.replayed:
             self._examined.add(number)
             model = call.model.module()
@@ -137,14 +140,24 @@ class CallsPastModules(Signal):
             outer = first_argument(caller) if caller.f_code.co_name == "forward" else None
             owner = outer if isinstance(outer, self.torch.nn.Module) else owner
             caller = caller.f_back
+        if caller is not None:
+            self._direct_call(owner, caller.f_code.co_filename, caller.f_lineno)
+
+    def _find_past_hooks(self, one: DirectCall) -> None:
+        """A part whose forward another module calls: without hooks it makes no difference."""
+        module = one.module()
+        if module is not None and (module._forward_pre_hooks or module._forward_hooks):
+            self._direct_call(module, one.file, one.line)
+
+    def _direct_call(self, owner: Any, file: str, line: int) -> None:
         name = type(owner).__name__
-        if caller is None or name in self._reported:
+        if name in self._reported or len(self._reported) >= MAX_EVENTS:
             return
         self._reported.add(name)
         hooks = [*owner._forward_pre_hooks.values(), *owner._forward_hooks.values()]
         names = [_own_hook(hook) for hook in hooks[: MAX_HOOKS + 1]]
         text = ", ".join(names) if len(names) <= MAX_HOOKS and all(names) else ""
-        self._report("direct-forward", name, text, caller.f_code.co_filename, caller.f_lineno, float(len(hooks)))
+        self._report("direct-forward", name, text, file, line, float(len(hooks)))
 
     def _report(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:
         self.context.record_event(
