@@ -49,6 +49,8 @@ EVENT_KINDS: Final = {
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",
     "hooks": "hooks that the model's modules hold (value), where there are more than before, and the most frequent one",
     "loading": "the function that took most of the time of a batch of a loader (value), and how many us of it",
+    "cache": "functools keeps results of a function without a bound: its arguments that hardly repeat, and the share "
+    "of its calls that found a result (value)",
     "lone-row": "whose row a field holds that has one for all samples of a batch of a loader (value), as JSON",
     "exhausted-again": "an iterator that had ended was asked for more",
     "input-order": "what is known of the order of the inputs, as JSON",

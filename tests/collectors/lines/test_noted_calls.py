@@ -165,6 +165,8 @@ def test_the_cache_that_keeps_more_until_the_end(collect: Collect, tmp_path, how
     script.write_text(CACHES, encoding="utf-8")
     (process,) = collect(sys.executable, str(script), how).run.processes
     assert [one.source for one in process.locations("caches")] == lines
+    told = [(row["name"], row["text"], row["value"]) for row in process.events_of("cache")]
+    assert told == [("features", "shift", 0.0)] * len(lines)
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
 
 

@@ -532,6 +532,35 @@ def test_a_cache_without_a_bound_gets_one(make, line: str, edited: str | None) -
     assert (finding.diff.added if finding.diff else None) == ([f"    {edited}"] if edited else None)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "call", "new", "found", "passed", "fires"),
+    [
+        ("start = rng.integers(9000)", "self.cut(i, start)", "start", 0.0, 1.0, True),
+        ("flip = rng.integers(2)", "self.cut(i, flip)", "i", 0.0, 1.0, False),  # what is drawn comes again
+        ("start = rng.integers(9000)", "self.cut(i, 0) + start", "i", 0.0, 1.0, False),  # the key is the sample
+        ("start = rng.integers(400)", "self.cut(0, start)", "start", 0.3, 1.0, False),  # drawn samples come again
+        ("start = rng.integers(9000)", "self.cut(0, start)", "start", 0.05, 0.3, False),  # or will
+    ],
+)
+def test_a_cache_whose_key_is_drawn_grows_in_the_first_pass_too(
+    make, drawn: str, call: str, new: str, found: float, passed: float, fires: bool
+) -> None:
+    caches = {"site": 9, "role": "caches", "file": "a.py", "line": 4, "function": "cut", "source": "@cache"}
+    caches |= {"excerpt": "    @cache\n    def cut(self, i, start):", "excerpt_line": 4}
+    draws = {"site": 10, "role": "draws", "file": "a.py", "line": 12, "function": "__getitem__", "source": drawn}
+    draws |= {"excerpt": f"        {drawn}\n        return {call}", "excerpt_line": 12}
+    event = {"time": 1.0, "step": 400, "kind": "cache", "name": "cut", "text": new, "value": found}
+    event |= {"file": "a.py", "line": 4}
+    loaders = [{"loader": 0, "dataset": "Cached", "length": int(400 / passed), "num_workers": 0}]
+    more = {"events": [event]}
+    sites = [*SITES, caches, draws]
+    outcome = make.check("host-memory-leak", make.process(climbing(make, 1e6), sites=sites, loaders=loaders, more=more))
+    assert outcome[0] == ("fired" if fires else "passed")
+    if fires:
+        assert "in the first pass over the data" in outcome[2].summary
+        assert "Line 12 draws its argument `start` anew for each sample: only 0%" in outcome[2].summary
+
+
 CACHE = """\
     def features(self, i, start):
         key = (i, start)

@@ -359,13 +359,14 @@ def test_what_holds_for_several_ranks_is_said_once() -> None:
     assert rank_table.together(alike) == said
 
 
-def stood(make: Any, number: int, place: tuple[int, str, str], looks: int = 20, end: Exit = GONE) -> Any:
+def stood(make: Any, number: int, place: tuple[int, str, str], looks: int = 20, end: Exit = GONE,
+          function: str = "main", more: Any = ()) -> Any:  # fmt: skip
     """A rank of two that was seen once a second at this line, source and innermost frame from its last step on."""
     line, source, innermost = place
     samples = {"time": [LAST + 1 + second for second in range(looks)], "site": [7.0] * looks,
                "innermost": [innermost] * looks}  # fmt: skip
-    site = {"site": 7, "file": "train.py", "line": line, "function": "main", "source": source, "role": "sampled"}
-    process = make.process(facts={"rank": number, "world_size": 2}, end=end, samples=samples, sites=[site])
+    site = {"site": 7, "file": "train.py", "line": line, "function": function, "source": source, "role": "sampled"}
+    process = make.process(facts={"rank": number, "world_size": 2}, end=end, samples=samples, sites=[site, *more])
     process.name = f"rank{number:05d}"
     return process
 
@@ -384,6 +385,25 @@ def test_ranks_that_stood_in_different_collectives_until_something_ended_the_job
     asked = Exit("signal", None, "asked to terminate (SIGTERM) in a collective, in main at line 70 of train.py")
     cancelled = [stood(make, 0, gathering, end=asked), stood(make, 1, BACKWARD, end=asked)]
     assert make.check("rank-hang", *cancelled)[0] == "fired"
+
+
+EVALUATES = (40, "errors.append(gather(error))", "torch/distributed/distributed_c10d.py:4287 all_gather")
+
+
+@pytest.mark.parametrize(("condition", "line"), [("if rank == 0:", 65), ("if accelerator.is_main_process:", 65),
+                                                 ("if step % 10 == 0:", 40)])  # fmt: skip
+def test_a_function_that_only_one_rank_calls_until_its_wait_ends_the_job(make, condition: str, line: int) -> None:
+    """Processes that torch.multiprocessing.spawn starts end with no more than an exit code."""
+    text = f"    loss.backward()\n    {condition}\n        score = evaluate(model)"
+    trains = {"site": 1, "file": "train.py", "line": 64, "function": "main", "role": "backward"}
+    trains |= {"source": "loss.backward()", "excerpt": text, "excerpt_line": 64}
+    failed = [Exit("finished", None), Exit("finished", 1)]
+    job = [stood(make, 0, EVALUATES, end=failed[0], function="evaluate", more=[trains])]
+    job.append(stood(make, 1, (64, "loss.backward()", BACKWARD[2]), end=failed[1], more=[trains]))
+    status, _, finding = make.check("rank-hang", *job)
+    assert (status, finding.location.line) == ("fired", line)
+    assert ("lets only some ranks call evaluate() at line 66" in finding.summary) == (line == 65)
+    assert make.check("stops-short", job[0])[0] == make.check("stops-short", job[1])[0] == "skipped"
 
 
 def test_ranks_that_were_ended_and_show_no_hang(make) -> None:

@@ -94,6 +94,19 @@ def test_the_example_keeps_the_ratio_of_rates_that_a_loop_sets(make: Any, line: 
     assert finding.fix.startswith("Scale each group's own rate"), "the script has no scheduler"
 
 
+def test_the_ratio_is_kept_beside_the_rate_that_all_have_today(make: Any) -> None:
+    """A schedule that was made for the slow group must not slow down the fast one."""
+    place = {"site": 70, "role": "rate-text", "file": "train.py", "function": "adjust", "line": 73}
+    place |= {"source": 'group["lr"] = rate', "excerpt": '        group["lr"] = rate', "excerpt_line": 73}
+    for peak, scale in ((1e-4, "min"), (1e-3, "max")):
+        row = {"optimizer": 0, "made": json.dumps(MADE), "site": 1}
+        now = [row | {"step": n, "steps": n, "now": json.dumps([peak * min(n, 20) / 20] * 2)} for n in SAMPLED_STEPS]
+        finding = make.check(RULE, make.process(sites=[*SITES, place], more={"group_rates": now}))[2]
+        assert f'group["lr"] = rate * base / {scale}(rates)' in finding.fix_code
+        assert f"at first and {peak:g} at most, in each" in finding.summary
+        assert finding.title.endswith(f"became one: {peak:g}"), "not the first rate of a warm-up"
+
+
 def test_of_several_trainings_the_one_whose_rates_became_one_is_named_with_its_time(make: Any) -> None:
     first, second = make.steps(50), make.steps(50)
     steps = {name: [*first[name], *second[name]] for name in first}

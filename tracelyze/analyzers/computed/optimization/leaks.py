@@ -230,13 +230,18 @@ def _leaves_floor(alive: Floats) -> int:
 
 def first_epoch(optimization: Optimization) -> bool:
     """Whether the training never got beyond the first pass over its data: a cache in the dataset may still fill."""
+    return passes(optimization) <= _FIRST_PASS
+
+
+def passes(optimization: Optimization) -> float:
+    """How many passes over its data the training made; infinite where that is not known."""
     loader = optimization.steps["loader"]
     loader = loader[np.isfinite(loader)]
     if not len(loader):
-        return False
+        return float("inf")
     lengths = [row["length"] for row in optimization.process.loaders.records() if row["loader"] == loader[0]]
-    fetched = np.nansum(optimization.steps["loader_batches"])
-    return bool(lengths and lengths[0] and fetched <= _FIRST_PASS * lengths[0])
+    fetched = float(np.nansum(optimization.steps["loader_batches"]))
+    return fetched / lengths[0] if lengths and lengths[0] else float("inf")
 
 
 def charts(optimization: Optimization, begin: int, graphs: bool) -> list[Chart]:

@@ -39,10 +39,15 @@ def set_at(process: Process) -> Location | None:
 
 
 def remedy(
-    process: Process, place: Location | None, defined: Location | None = None, scheduler: str | None = None
+    process: Process,
+    place: Location | None,
+    defined: Location | None = None,
+    scheduler: str | None = None,
+    lowest: bool = False,
 ) -> tuple[str, str]:
     """What to do, and an example: for a scheduler of ignite the line that makes it, for one group. `defined`: where a
-    scheduler of the script's own defines its rates; `scheduler`: the class of the one that sets them."""
+    scheduler of the script's own defines its rates; `scheduler`: the class of the one that sets them;
+    `lowest`: the one rate is that of the slowest group, and not of the fastest."""
     if defined is not None:
         return OF_EACH, BY_BASE
     if scheduler == "OneCycleLR":
@@ -50,7 +55,7 @@ def remedy(
     own = own_statement.at(process, place)
     text = own.with_argument(OF_IGNITE, "param_group_index", "0") if own is not None else ""
     if own is None or not text:
-        return (FIX if scheduler else BY_HAND), (own is not None and _in_proportion(own)) or EXAMPLE
+        return (FIX if scheduler else BY_HAND), (own is not None and _in_proportion(own, lowest)) or EXAMPLE
     fix = (
         "Make a scheduler of its own for each parameter group, with the rates of that group and its param_group_index, "
         "and attach each to the engine, as this one is."
@@ -59,7 +64,7 @@ def remedy(
     return fix, f"# for the first group, with its rates; {others}\n{own.dedented(text)}"
 
 
-def _in_proportion(own: OwnStatement) -> str:
+def _in_proportion(own: OwnStatement, lowest: bool) -> str:
     """The statement that gives a group its rate, for groups whose rates keep their ratio; empty where it is another."""
     made = own.parsed.statement
     target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
@@ -68,11 +73,12 @@ def _in_proportion(own: OwnStatement) -> str:
     group, rate = ast.unparse(target.value), own.parsed.operand(made.value)
     if not isinstance(target.value, ast.Name) or {group, "base", "rates"} & {ast.unparse(one) for one in _names(made)}:
         return ""
+    which, scale = ("lowest", "min(rates)") if lowest else ("highest", "max(rates)")
     return (
         "# right below the line that makes the optimizer:\n"
         'rates = [group["lr"] for group in optimizer.param_groups]\n\n'
-        f"# in place of the loop around line {own.line}: the highest rate is what all get today\n"
-        f'for {group}, base in zip(optimizer.param_groups, rates):\n    {group}["lr"] = {rate} * base / max(rates)'
+        f"# in place of the loop around line {own.line}: the {which} rate is what all get today\n"
+        f'for {group}, base in zip(optimizer.param_groups, rates):\n    {group}["lr"] = {rate} * base / {scale}'
     )
 
 

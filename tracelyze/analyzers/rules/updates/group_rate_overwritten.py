@@ -64,19 +64,21 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         ),
         None,
     )
+    peak = max(json.loads(one["now"])[0] for one in rows[since:])
+    highest_since = f" and {number(peak)} at most" if peak > now else ""
     lowest, highest = number(min(made)), number(max(made))
     set_at = None if scheduler else own_rates.set_at(process)
     defined = process.site(next((at for one in rows if (at := one.get("rates_at")) is not None), None))
-    fix, code = own_rates.remedy(process, set_at, defined, scheduler)
+    fix, code = own_rates.remedy(process, set_at, defined, scheduler, peak * peak < min(made) * max(made))
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}"
+        title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(peak)}"
         + (f" ({training})" if training else ""),
         summary=(
             f"The optimizer was made with rates from {lowest} to {highest} for its groups. From its step "
-            f"{row['steps']} on all of them have one rate, {number(now)} at first, in each of "
+            f"{row['steps']} on all of them have one rate, {number(now)} at first{highest_since}, in each of "
             f"{plural(len(rows) - since, 'measurement')}: "
             + (
                 f"{scheduler} sets the same for all. "

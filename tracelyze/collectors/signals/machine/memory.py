@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from tracelyze.collectors.program.call_sites import shown_path, source_line
 from tracelyze.collectors.program.lines.growing.caches import GrowingCaches
 from tracelyze.collectors.program.lines.growing.lists import GrowingLists
 from tracelyze.collectors.program.optimizers import Tracked
@@ -97,7 +98,10 @@ class Memory(Signal):
     def finished(self) -> None:
         self._check()
         if self._caches is not None:
-            self._caches.tell(self.progress.steps)
+            for one in self._caches.tell(self.progress.steps):
+                name, file, more = one.code.co_name, one.code.co_filename, ", ".join(one.new)
+                place = {"file": shown_path(file), "line": one.line, "source": source_line(file, one.line)}
+                self.context.record_event("cache", name, more, value=one.found, **place)
 
     def _check(self) -> None:
         if self._lists is not None:

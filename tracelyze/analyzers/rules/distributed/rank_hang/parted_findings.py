@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.ranks import called_by_rank
 from tracelyze.analyzers.rules.distributed.rank_hang import decisions, rank_table
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, listed, plural, shortened
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.ranks.called_by_rank import OnlyCall
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rules.distributed.rank_hang.parted_ranks import Parted
     from tracelyze.diagnosis import Location
@@ -72,12 +75,23 @@ EXAMPLE = (
 
 def finding(parted: Parted, rule: str, process: Process) -> Finding:
     """Which rank was where, and which one was not where the others were, by the lines that a process recorded."""
+    alone_there = _alone_there(parted, process)
+    if alone_there is not None:
+        parted = replace(parted, apart=[alone_there[0]])
     one = parted.apart[0]
     place = parted.elsewhere.get(one) or parted.places.get(one)
     other = next((rank for rank in parted.places if rank not in parted.apart), parted.apart[-1])
     waited = parted.places[other]
     alone, why = _decided(parted, process, place, waited)
     fix, code = _remedy(parted)
+    if alone_there is not None and alone_there[1].by_rank is not None:
+        call, alone = alone_there[1].place, alone_there[1].by_rank
+        name = place.function if place else ""
+        why = f" Line {alone.line} lets only some ranks call {name}() at line {call.line}: `{alone.source}`."
+        fix = (
+            f"Call {name}() on every rank, outside of line {alone.line}, and leave only what prints or saves under it."
+        )
+        code = ""
     return Finding(
         rule=rule,
         severity="critical",
@@ -100,6 +114,16 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
         seen_at=(place if alone else waited) if place else None,
         false_alarm="A rank that could not reach the others for another reason, such as a network that failed.",
     )
+
+
+def _alone_there(parted: Parted, process: Process) -> tuple[int, OnlyCall] | None:
+    """The only rank that waited in a function which a condition on the rank lets only some ranks call."""
+    if parted.elsewhere or parted.left_out:
+        return None
+    opened = [peer.open() for peer in process.peers if peer.rank in parted.places and peer.steps][:1]
+    calls = {rank: called_by_rank.of(opened[0], place) for rank, place in parted.places.items()} if opened else {}
+    found = [(rank, call) for rank, call in calls.items() if call is not None and call.by_rank is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _title(parted: Parted, other: int) -> str:

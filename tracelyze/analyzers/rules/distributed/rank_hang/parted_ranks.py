@@ -98,8 +98,14 @@ def _sides_are_even(places: Mapping[int, Location]) -> bool:
 
 
 def standing(peers: Sequence[Peer], ranks: Mapping[int, Rank], limits: Limits) -> dict[int, Standing]:
-    """The ranks that stood in a wait for others, for long, when something ended them from outside."""
-    ended = {peer.rank for peer in peers if peer.death and (peer.death.follows or peer.death.exit.kind == "vanished")}
+    """The ranks that stood in a wait for others, for long, when something ended them from outside; or when the wait
+    itself did, as in a process of torch.multiprocessing.spawn, which leaves no more than its exit code."""
+    failed = any(peer.death and peer.death.exit.kind == "finished" for peer in peers)
+    ended = {
+        peer.rank
+        for peer in peers
+        if failed or (peer.death and (peer.death.follows or peer.death.exit.kind == "vanished"))
+    }
     stands = {rank: one.stands for rank, one in ranks.items() if rank in ended and one.stands is not None}
     return {
         rank: one

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The collectives that all ranks had enqueued, and which of them waits for whom."""
-    ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
-    started_together = [peer for peer in process.peers if peer.attempt == process.attempt]
+    starters = {peer.launcher for peer in process.peers}
+    job = [peer for peer in process.peers if not any(str(one).endswith(f"-{peer.pid}") for one in starters)]
+    ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in job or process.peers)
+    started_together = [peer for peer in job or process.peers if peer.attempt == process.attempt]
     pairs = waiting_pairs.of(started_together, ranks)
     if pairs:
         return [waiting_pairs.finding(pairs, RULE.id)]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.script import recorded_text
-from tracelyze.diagnosis import Location
+from tracelyze.analyzers.computed.ranks import called_by_rank
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-
-_BY_RANK: Final = re.compile(r"if\b.*(?:\brank\b|get_rank\(|is_main_process|is_local_main_process|is_global_zero)")
-
+    from tracelyze.diagnosis import Location
 
 SHARED: Final = (
     "Line {by} decides by the rank who does what line {call} calls: do it less often, or share it out {among}."
@@ -36,20 +32,10 @@ class Called(NamedTuple):
 
 def called(process: Process, seen: Location | None) -> Called | None:
     """The only call of the function of a line, in the function that trains; None where the line stands there itself."""
-    trains = process.longest.backward_location if process.optimizations else None
-    if seen is None or trains is None or not seen.function.isidentifier() or seen.function == trains.function:
+    call = called_by_rank.of(process, seen)
+    if call is None:
         return None
-    lines = recorded_text.of_function(process, trains)
-    call = re.compile(rf"(?<!def )(?<!\w){re.escape(seen.function)}\(")
-    at = [number for number, text in lines.items() if call.search(text)]
-    if len(at) != 1:
-        return None
-    (number,) = at
-    depth = recorded_text.indent_of(lines[number])
-    above = [one for one, text in lines.items() if one < number and text.strip()]
-    outer = max((one for one in above if recorded_text.indent_of(lines[one]) < depth), default=number)
-    by_rank = _BY_RANK.match(lines[outer].strip()) is not None
-    place = trains.at(number, lines[number])
+    fix = SHARED if call.by_rank is not None else RARELY
+    by = call.by_rank.line if call.by_rank is not None else call.place.line
     among = f"{'between' if process.world_size == 2 else 'among'} {everyone(process)}"
-    fix = SHARED if by_rank else RARELY
-    return Called(place, fix.format(by=outer, call=number, among=among))
+    return Called(call.place, fix.format(by=by, call=call.place.line, among=among))

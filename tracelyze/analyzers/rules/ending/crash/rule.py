@@ -61,6 +61,8 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     own, others = deaths.of(process), deaths.after(process)
     diff, change = exceptions.edit(family, raising, where)
     lost = own is not None and own.follows
+    if inner is not None and inner.spawned is not None and child is not None:
+        lost = bool(deaths.LOST_PEERS.search(f"{name}: {inner.text}"))
     title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, raising, where)
     meaning = exceptions.meaning(family, raising, text) if family else ""
     short = short_batches.found(process, message, event) if exceptions.of_shapes(family) and inner is None else None

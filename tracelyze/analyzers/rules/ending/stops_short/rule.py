@@ -27,6 +27,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     that is asked again and again after its end."""
     if process.exit.kind != "finished":
         return Skipped("the run did not end by itself", "not-applicable")
+    if process.exit.code or (process.world_size > 1 and process.exit.code is None):
+        return Skipped("the process did not end well: an exit code other than 0, or none", "not-applicable")
     used_up = used_up_iterators.finding(process, RULE.id, limits)
     left = used_up or epoch_loops.finding(process, RULE.id, limits)
     if left is not None:

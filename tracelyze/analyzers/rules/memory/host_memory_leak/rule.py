@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.rules.memory.host_memory_leak import entries, what_grows, worker_memory
+from tracelyze.analyzers.rules.memory.host_memory_leak import caches, entries, what_grows, worker_memory
 from tracelyze.analyzers.script import script_lines
 from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Evidence, Finding
@@ -41,7 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         change = (series.values[-1] - series.values[len(series.values) // 10]) / MIB
         workers = ", nor does that of the workers" if grown else ""
         return Passed(f"host memory does not climb steadily (net change {change:+.1f} MiB){workers}")
-    if leaks.first_epoch(optimization):
+    filling = leaks.first_epoch(optimization)
+    if filling and not caches.by_chance(process):
         return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
     if leaks.kept_graphs(optimization, limits["graphs"], limits["graphs"]) is not None:
         return Passed("what grows are autograd graphs that are kept alive: see memory-leak")
@@ -52,10 +53,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     fills = what_grows.filling(process)
     if fills is not None:
         return Passed(f"host memory climbs while line {fills.line} fills a deque of bounded length")
-    return [_of_process(optimization, series, climb, limits)]
+    return [_of_process(optimization, series, climb, filling, limits)]
 
 
-def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
+def _of_process(
+    optimization: Optimization, series: Series, climb: MemoryClimb, filling: bool, limits: Limits
+) -> Finding:
     begin = timing.step_at(optimization, climb.first)
     culprit = what_grows.of(optimization.process)
     remedy = culprit.remedy or Remedy(FIX)
@@ -65,9 +68,9 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         confidence="likely" if leaks.is_large(series, climb) or culprit.seen else "possible",
         title=f"Host memory of the training process grows by {size(climb.slope)} per step",
         summary=(
-            f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
-            f"first pass over the data.{climb.time_left} No loss is kept with its graph: something else grows with "
-            f"every step.{culprit.told}"
+            f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, "
+            f"{'in' if filling else 'beyond'} the first pass over the data.{climb.time_left} No loss is kept with its "
+            f"graph: something else grows with every step.{culprit.told}"
         ),
         fix=remedy.fix,
         fix_code=remedy.code,

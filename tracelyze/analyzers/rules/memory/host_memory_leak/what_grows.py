@@ -41,7 +41,8 @@ def of(process: Process) -> Culprit:
     cached = script_lines.only(process, "caches")
     if cached is not None:
         told = f" `{cached.source}` keeps the results of {cached.function}, more of them until the end."
-        return Culprit(told, cached, caches.bounded(process, cached))
+        told += caches.by_chance(process)
+        return Culprit(told, cached, caches.bounded(process, cached), seen=bool(caches.by_chance(process)))
     hooks = hooks_added.of(process)
     if hooks is not None and kept is None and hooks.last >= _OFTEN * len(process.longest.steps["loss"]):
         return Culprit(f" {hooks.said()}", hooks.place, Remedy(hooks.fix, hooks.code), seen=True)
