@@ -17,6 +17,8 @@ ROWS: Final = (
                 given="two-ranges", seen_by="in-validation"),
     Consequence("validation-fluctuation", ("input-normalization",),
                 "Of inputs in a range that it never saw, a model's answers are arbitrary.", given="two-ranges"),
+    Consequence("overfitting", ("unset-running-state",),
+                "What is validated with such statistics says nothing about the weights."),
     Consequence("overfitting", ("augmentation-repeats",), "Samples that never vary are memorised sooner."),
     Consequence("overfitting", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),

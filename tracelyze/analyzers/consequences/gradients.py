@@ -99,6 +99,8 @@ ROWS: Final = (
                 "Summed micro-batches have larger gradient norms than the clip's limit was chosen for."),
     Consequence("clipping-always-active", ("clipping-freezes-updates",),
                 "A limit far below every gradient norm is exceeded at every step."),
+    Consequence("clipping-always-active", ("step-without-backward",),
+                "Gradients that are applied again and again throw the weights to where gradients are large."),
     Consequence("clipping-always-active", ("input-normalization",), "Large inputs make large gradients."),
     Consequence("clipping-freezes-updates", (*UNCLEARED, "unscaled-accumulation"),
                 "Accumulated norms are cut to almost nothing by a limit chosen for single batches."),

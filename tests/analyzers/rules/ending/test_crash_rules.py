@@ -309,6 +309,20 @@ def test_a_rank_that_ends_with_an_exit_code_takes_the_others_along(make) -> None
     assert make.check("killed", well, asked)[2].location.file == "/home/me/a.py", "as the program's other lines"
 
 
+def test_a_spawned_rank_that_only_lost_the_others_is_not_certain(make) -> None:
+    """What torch.multiprocessing.spawn passes on is read like the rank's own exception."""
+    for said, title in ((PEER, "Rank 1 lost contact with the other ranks"), ("KeyError: 'a'", "KeyError: 'a'")):
+        begin = "-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n"
+        text = f'Traceback:\n{begin}  File "train.py", line 57, in work\n    for x in y:\n{said}\n'
+        parent = rank(make, 0, 9.0, "ProcessRaisedException", text, world=1)
+        parent.facts["pid"], children = 1, [rank(make, n, 2.0, "", "", Exit("finished", 1)) for n in range(2)]
+        for number, child in enumerate(children):
+            child.name = f"child{number}"
+        finding = make.check("crash", parent, *children)[2]
+        assert (finding.title.startswith(title), finding.ranks) == (True, [1])
+        assert finding.confidence == ("likely" if said == PEER else "certain")
+
+
 def test_the_first_of_several_exceptions_by_wall_clock_is_named(make) -> None:
     ranks = [rank(make, number, 3.0 - number, "ValueError", f"ValueError: number {number}") for number in range(3)]
     _, _, finding = make.check("crash", *ranks)

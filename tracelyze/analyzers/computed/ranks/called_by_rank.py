@@ -1,4 +1,4 @@
-"""Where the function that trains calls another one, in which a rank was seen, and whether it asks for the rank there."""
+"""Where the function that trains calls another one, in which a rank was seen, and whether it asks for the rank."""
 
 from __future__ import annotations
 
