@@ -33,9 +33,9 @@ WAITS = (
 )
 """Where a process stands by its innermost frames: DistributedDataParallel waits for other ranks in backward."""
 INNERMOST = 3  # frames
-IN_DEBUGGER = " in a debugger"
 ABORTED = "Fatal Python error: Aborted in a library's thread"
 _WAITED = re.compile(r" in a (collective|backward)(, in |$)")  # as _fatal words it
+_DEBUGGED = re.compile(r" in a debugger(?=, in |$)")
 _THREAD = re.compile(r"^(?=(?:Current thread|Thread|Stack)\b)", re.MULTILINE)  # how a stack of faulthandler begins
 
 
@@ -158,6 +158,16 @@ def _of_program(stacks: str) -> tuple[str, bool]:
 def waited(detail: str) -> bool:
     """Whether a process that a signal ended waited for other ranks, by the words for its end."""
     return bool(_WAITED.search(detail))
+
+
+def stood_in_debugger(detail: str) -> bool:
+    """Whether a process that a signal ended stood in a debugger, by the words for its end."""
+    return bool(_DEBUGGED.search(detail))
+
+
+def reason(detail: str) -> str:
+    """What ended a process, by the words for its end, without the line and the debugger that it stood in."""
+    return _DEBUGGED.sub("", detail).partition(", in ")[0]
 
 
 def _waiting(stacks: str) -> str:

@@ -11,6 +11,7 @@ from tracelyze.analyzers.script import called, edits
 from tracelyze.analyzers.script.editing.optimizers import clearing, own_backwards, own_clears
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.optimization.accumulation import Cleared
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Diff, Location
 
@@ -30,11 +31,12 @@ class Remedy:
     edit: Diff | None
 
 
-def of(optimization: Optimization, rarely: str, line: Location | None) -> Remedy:
-    """The remedy for gradients that are cleared as `rarely` says; `line`: the one that is to clear them more often."""
+def of(optimization: Optimization, cleared: Cleared) -> Remedy:
+    """The remedy for gradients that are cleared too rarely, or never."""
+    line = cleared.line
     several = bool(timing.name_of(optimization))
     seen_at = optimization.step_location if several else optimization.backward_location  # several may share a backward
-    bare = clearing.uncleared_step(optimization) if rarely == accumulation.NO_LONGER else None
+    bare = clearing.uncleared_step(optimization) if cleared.how == "no-longer" else None
     if bare:
         fix, example = clearing.once_per_step(optimization, accumulation.by_hand_in_lightning(optimization))
         why = f" Nothing in {bare.function}, which steps in line {bare.line}, clears gradients."
@@ -42,7 +44,7 @@ def of(optimization: Optimization, rarely: str, line: Location | None) -> Remedy
         return Remedy(bare, None, why, fix, example, edit)
     unreached = f" Line {line.line} is not reached in each step." if line else ""
     fix, example = clearing.once_per_step(optimization, unreached or accumulation.by_hand_in_lightning(optimization))
-    repeat = own_clears.in_place_of_a_repeat(optimization) if several and rarely == accumulation.NEVER else None
+    repeat = own_clears.in_place_of_a_repeat(optimization) if several and cleared.how == "never" else None
     if repeat:
         repeated, edit, why = repeat
         return Remedy(repeated, seen_at, why, fix, example, edit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -25,8 +26,6 @@ SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
 _EVENS_OUT: Final = ("Adadelta", "Adafactor", "Adagrad", "RMSprop", "Rprop", "Lion", "Muon", "LAMB", "Lamb", "LARS")
 
-NEVER: Final = "never cleared"
-NO_LONGER: Final = "no longer cleared"
 _MANUAL: Final = (
     " With automatic_optimization = False, Lightning clears gradients before it validates, and at no step: "
     "training_step has to."
@@ -67,21 +66,35 @@ def carries(optimization: Optimization) -> float | None:
     return float((carried[known] > 0).mean()) if known.any() else None
 
 
-def rarely_cleared(optimization: Optimization, first: int, cleared: Mask) -> tuple[str, str, Location | None]:
-    """How often gradients are cleared, since when they are summed, and the line that clears them, if it is the only
-    one. `first`: the row of the first step with old gradients; `cleared`: steps after it that had none of them, shape
-    [steps].
-    """
+@dataclass(frozen=True)
+class Cleared:
+    """How often gradients are cleared, and the line that clears them, if it is the only one. `every`: steps from one
+    time to the next, where these are always as many, else 0."""
+
+    how: Literal["never", "no-longer", "rarely"]
+    line: Location | None = None
+    every: int = 0
+
+    @property
+    def said(self) -> str:
+        """In words, behind "gradients are"."""
+        if self.how != "rarely":
+            return f"{'never' if self.how == 'never' else 'no longer'} cleared"
+        return f"cleared only every {self.every:,} steps" if self.every else "cleared only now and then"
+
+
+def rarely_cleared(optimization: Optimization, first: int, cleared: Mask) -> Cleared:
+    """How often gradients are cleared that most steps reuse. `first`: the row of the first step with old gradients;
+    `cleared`: steps after it that had none of them, shape [steps]."""
     at, known = timing.numbers(optimization)[cleared], optimization.steps.known("grads_carried")
     if not len(at) and not was_cleared_before(optimization, first):
-        return NEVER, "the start", None
+        return Cleared("never")
     gaps = np.unique(np.diff(at))
     regular = len(gaps) == 1 and float(known.mean()) > _HALF
-    often = f"cleared only every {int(gaps[0]):,} steps" if regular else "cleared only now and then"
-    often = often if len(at) else NO_LONGER
     lines = {one.file_line: one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
     alone = len(lines) == 1 and len(optimization.process.optimizations) == 1
-    return often, "they were last cleared", next(iter(lines.values())) if alone else None
+    line = next(iter(lines.values())) if alone else None
+    return Cleared("rarely" if len(at) else "no-longer", line, int(gaps[0]) if regular else 0)
 
 
 def was_cleared_before(optimization: Optimization, first: int) -> bool:

@@ -51,16 +51,16 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
-    rarely, since_when, line = accumulation.rarely_cleared(optimization, first, since & (steps["grads_carried"] == 0))
-    remedy = clearing_remedy.of(optimization, rarely, line)
-    ones = "gradients" if rarely == accumulation.NEVER else "ones"
+    cleared = accumulation.rarely_cleared(optimization, first, since & (steps["grads_carried"] == 0))
+    remedy = clearing_remedy.of(optimization, cleared)
+    ones, since_when = ("gradients", "the start") if cleared.how == "never" else ("ones", "they were last cleared")
     every = share == 1 and not sampled
     added = "each backward pass added its gradients" if every else "backward passes added their gradients"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Gradients{name} are {rarely}: {count:,} of {of} reused old {ones}",
+        title=f"Gradients{name} are {cleared.said}: {count:,} of {of} reused old {ones}",
         summary=(
             f"From step {begin:,} on, {added} to the old ones, and "
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "

@@ -70,16 +70,16 @@ def _finding(
         if alone
         else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
     )
-    earlier = accumulation.was_cleared_before(optimization, first)
-    never = "hardly ever" if share < 1 or validated else "no longer" if earlier else "never"
+    sometimes, earlier = share < 1 or validated, accumulation.was_cleared_before(optimization, first)
+    how_often = "hardly ever" if sometimes else "no longer" if earlier else "never"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{which} gradients{name} are {never} cleared",
+        title=f"{which} gradients{name} are {how_often} cleared",
         summary=(
             f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients"
-            + (". " if never == "never" else " since these were cleared last. ")
+            + (" since these were cleared last. " if sometimes or earlier else ". ")
             + missed
             + remedy.why
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -15,18 +15,27 @@ from tracelyze.formatting import plural, shortened
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-DEBUGGER: Final = "stood in a debugger"
-PLACES: Final = (
-    (re.compile(r"(^|/)(pdb|bdb|ipdb/\S+|debugpy/\S+)\.py"), DEBUGGER),
-    (re.compile(r"torch/utils/data/|multiprocessing/queues"), "waited for its data loader"),
-    (re.compile(r"torch/serialization|torch/distributed/checkpoint|safetensors"), "read or wrote a checkpoint"),
-    (re.compile(r"torch/distributed/"), "waited in a collective"),
-    (re.compile(r"(^|/)(ssl|socket|http/client|urllib3?/\S+)\.py"), "waited for the network"),
-    (re.compile(r"(^|/)(subprocess|popen_\w+)\.py"), "waited for another program"),
+Did = Literal["debugger", "loader", "checkpoint", "collective", "network", "program", "keyboard"]
+SAID: Final[dict[Did, str]] = {
+    "debugger": "stood in a debugger",
+    "loader": "waited for its data loader",
+    "checkpoint": "read or wrote a checkpoint",
+    "collective": "waited in a collective",
+    "network": "waited for the network",
+    "program": "waited for another program",
+    "keyboard": "waited for input from the keyboard",
+}
+ASKING: Final[tuple[Did, ...]] = ("debugger", "keyboard")  # it waits for somebody
+FRAMES: Final[tuple[tuple[re.Pattern[str], Did], ...]] = (
+    (re.compile(r"(^|/)(pdb|bdb|ipdb/\S+|debugpy/\S+)\.py"), "debugger"),
+    (re.compile(r"torch/utils/data/|multiprocessing/queues"), "loader"),
+    (re.compile(r"torch/serialization|torch/distributed/checkpoint|safetensors"), "checkpoint"),
+    (re.compile(r"torch/distributed/"), "collective"),
+    (re.compile(r"(^|/)(ssl|socket|http/client|urllib3?/\S+)\.py"), "network"),
+    (re.compile(r"(^|/)(subprocess|popen_\w+)\.py"), "program"),
 )
 """What the innermost frames of a stack mean."""
 ASKS: Final = re.compile(r"\binput\(")  # as a line of the program says: it has no frame of its own
-KEYBOARD: Final = "waited for input from the keyboard"
 INNERMOST: Final = 4  # frames that are looked at
 MOST_LINES: Final = 12  # of a stack that are kept
 
@@ -35,7 +44,7 @@ MOST_LINES: Final = 12  # of a stack that are kept
 class Doing:
     """What a rank did, as a clause without the rank; the line of the program, and the stack, innermost last.
 
-    `ended`: with exit code 0.
+    `ended`: with exit code 0. `did`: what it was about, as far as its frames show.
     """
 
     what: str
@@ -43,6 +52,7 @@ class Doing:
     stack: str = ""
     running: bool = False
     ended: bool = False
+    did: Did | None = None
 
 
 def of(process: Process) -> Doing:
@@ -51,9 +61,9 @@ def of(process: Process) -> Doing:
     place = Location(seen["file"], seen["line"] or 0, "", seen["source"] or "") if seen and seen["file"] else None
     stack = "\n".join(str(seen["text"] or "").split("\nthread ")[0].splitlines()[1:][-MOST_LINES:]) if seen else ""
     at = f" at {place.file.rsplit('/', 1)[-1]}:{place.line}" if place else ""
-    what = _meaning(stack, at) if seen else ""
-    if place and ASKS.search(place.source) and what.startswith("was in "):
-        what = KEYBOARD + at
+    did = _meaning(stack)
+    if place and ASKS.search(place.source) and did is None:
+        did = "keyboard"
     end = process.exit
     after = f"after {plural(len(process.steps), 'step')}"
     if end.kind == "finished":
@@ -64,18 +74,18 @@ def of(process: Process) -> Doing:
     if end.kind in ("vanished", "signal") and seen is None:
         place = _with_source(process, exits.place_of(end, process.sites.text("file")))
         if place is not None:
-            at, how = f"{place.file.rsplit('/', 1)[-1]}:{place.line}", end.detail.partition(", in ")[0]
-            how = f"was {how}" if how.startswith("asked ") else f"ended ({shortened(how, 120)})"
-            where = f"was in {place.function}()"
-            if exits.IN_DEBUGGER in end.detail:
-                where, how = DEBUGGER, how.replace(exits.IN_DEBUGGER, "")
-            elif ASKS.search(place.source):
-                where = KEYBOARD
-            return Doing(f"{where} at {at} when it {how}, {after}", place)
+            at, debugged = f"{place.file.rsplit('/', 1)[-1]}:{place.line}", exits.stood_in_debugger(end.detail)
+            how = exits.reason(end.detail)
+            how = f"was {how}" if how.startswith(exits.REQUESTED) else f"ended ({shortened(how, 120)})"
+            did = "debugger" if debugged else "keyboard" if ASKS.search(place.source) else None
+            where = SAID[did] if did is not None else f"was in {place.function}()"
+            return Doing(f"{where} at {at} when it {how}, {after}", place, did=did)
         return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", place)
     if seen is None:
         return Doing(f"was at work, {after}", running=end.kind == "running")
-    return Doing(what, place, stack, end.kind == "running")
+    function = stack.splitlines()[-1].rpartition(" ")[2] if stack else ""
+    what = SAID[did] if did is not None else f"was in {function or 'the program'}"
+    return Doing(what + at, place, stack, end.kind == "running", did=did)
 
 
 def _with_source(process: Process, place: Location | None) -> Location | None:
@@ -86,13 +96,9 @@ def _with_source(process: Process, place: Location | None) -> Location | None:
     return replace(place, source=next((str(source) for source in known if source), ""))
 
 
-def _meaning(stack: str, at: str) -> str:
+def _meaning(stack: str) -> Did | None:
     innermost = [line.strip() for line in stack.splitlines()[-INNERMOST:]]
-    place = next((what for pattern, what in PLACES if any(map(pattern.search, innermost))), "")
-    if place:
-        return place + at
-    function = stack.splitlines()[-1].rpartition(" ")[2] if stack else ""
-    return f"was in {function or 'the program'}{at}"
+    return next((did for pattern, did in FRAMES if any(map(pattern.search, innermost))), None)
 
 
 def _line_of_exception(process: Process) -> Location | None:

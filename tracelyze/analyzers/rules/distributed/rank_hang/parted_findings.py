@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.ranks import called_by_rank
 from tracelyze.analyzers.rules.distributed.rank_hang import decisions, rank_table
+from tracelyze.analyzers.rules.distributed.rank_hang.doing import SAID
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, listed, plural, shortened
 
@@ -131,7 +132,7 @@ def _title(parted: Parted, other: int) -> str:
     one, several = parted.apart[0], len(parted.apart) > 1
     who = f"Rank{'s' if several else ''} {listed(parted.apart, most=8)}"
     if one in parted.asked:
-        return f"{who} {parted.asked[one]} at line {parted.elsewhere[one].line} while rank {other} waited for it"
+        return f"{who} {SAID[parted.asked[one]]} at line {parted.elsewhere[one].line} while rank {other} waited for it"
     if one in parted.left_out:
         call = parted.left_out[one]
         return f"{who} left out {call.operation} of {rank_table.sizes(call.sizes)}, in which rank {other} waited"
@@ -182,7 +183,7 @@ def _sentence(parted: Parted, rank: int) -> str:
     place = parted.places.get(rank)
     if (there := parted.elsewhere.get(rank)) is not None:
         inside = "" if there.function == "<module>" else f"in {there.function}() "
-        did = parted.asked.get(rank) or f"was {inside}".rstrip()
+        did = SAID[parted.asked[rank]] if rank in parted.asked else f"was {inside}".rstrip()
         text = f", `{there.source}`," if there.source else ""
         return f"Rank {rank} {did} at line {there.line}{text} after {plural(parted.steps[rank], 'step')}."
     if place is None:

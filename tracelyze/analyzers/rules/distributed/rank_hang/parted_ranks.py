@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.recorded import exits
 from tracelyze.analyzers.rules.distributed.rank_hang import left_out as left_out_call
-from tracelyze.analyzers.rules.distributed.rank_hang.doing import DEBUGGER, KEYBOARD
+from tracelyze.analyzers.rules.distributed.rank_hang.doing import ASKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracelyze.analyzers.recorded.run import Death, Peer
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.analyzers.rules.distributed.rank_hang.doing import Did
     from tracelyze.analyzers.rules.distributed.rank_hang.late_ranks import Call, Rank
     from tracelyze.analyzers.rules.distributed.rank_hang.standing import Standing
     from tracelyze.diagnosis import Location
@@ -38,7 +39,7 @@ class Parted:
     elsewhere: dict[int, Location] = field(default_factory=dict)
     aborted: list[int] = field(default_factory=list)
     left_out: dict[int, Call] = field(default_factory=dict)
-    asked: dict[int, str] = field(default_factory=dict)
+    asked: dict[int, Did] = field(default_factory=dict)
     stood: float = 0.0
 
 
@@ -62,8 +63,7 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
     elsewhere = _elsewhere(peers, seen_at, places)
     if elsewhere and any(TIMED_OUT.search(peer.death.exit.detail) for peer in lost if peer.death):
         steps |= {peer.rank: peer.steps for peer in peers if peer.rank in elsewhere}
-        said = {rank: doing[rank].what for rank in elsewhere}
-        asked = {rank: how for rank, what in said.items() for how in (DEBUGGER, KEYBOARD) if what.startswith(how)}
+        asked = {rank: did for rank in elsewhere if (did := doing[rank].did) is not None and did in ASKING}
         return Parted(places, steps, {}, sorted(elsewhere), elsewhere, asked=asked)
     several_lines = len({place.file_line for place in places.values()}) > 1
     if not several_lines and not ended:
