@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
-from tracelyze.collectors.hooks import install
+from tracelyze.collectors.hooks import install, process_recorders
 from tracelyze.collectors.internals.own_frames import hide_own_frames
 from tracelyze.collectors.launching import launch
 from tracelyze.collectors.options import CollectOptions
@@ -45,7 +45,7 @@ def end(recorder: Recorder, error: BaseException | None) -> None:
         ending.note_exception(recorder, error, "exception")
     if not recorder.opened:
         ending.say_what_was_seen(recorder)
-    for one in install.recorders():  # one for each thread that trained
+    for one in process_recorders.recorders():  # one for each thread that trained
         ending.end(one, name, code)
         one.writer.end()
         one.writer.off = True

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.hooks import activation_checkpoints  # noqa: E402
+from tracelyze.collectors.hooks.training import activation_checkpoints  # noqa: E402
 from tracelyze.collectors.internals.compiler import wrappers  # noqa: E402
 from tracelyze.collectors.program.call_sites import Sites  # noqa: E402
 from tracelyze.collectors.signals.gradients.frozen import checkpointed  # noqa: E402

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tracelyze.collectors.hooks.install import recorder
+from tracelyze.collectors.hooks.process_recorders import recorder
 
 if "--never-paused" in sys.argv:
     from tracelyze.collectors.signals.signal import Signal

@@ -26,12 +26,12 @@ def break_signal(name):
 
 
 if arguments.broken:
-    from tracelyze.collectors.hooks import install
+    from tracelyze.collectors.hooks import process_recorders
     from tracelyze.collectors.recording import per_thread, recorder
 
     break_signal(arguments.broken)
-    old = install.recorder()
-    install._current[0] = per_thread.Recorders(recorder.Recorder(torch, old.run, old.options))
+    old = process_recorders.recorder()
+    process_recorders.held[0] = per_thread.Recorders(recorder.Recorder(torch, old.run, old.options))
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -43,7 +43,7 @@ for _ in range(arguments.steps):
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 if arguments.kill:
-    from tracelyze.collectors.hooks import install
+    from tracelyze.collectors.hooks import process_recorders
 
-    install.recorder().flush()  # as the writer does twice a second
+    process_recorders.recorder().flush()  # as the writer does twice a second
     os.kill(os.getpid(), signal.SIGKILL)

@@ -27,7 +27,7 @@ class Transformed(Dataset):
     def __getitem__(self, index):
         with torch.no_grad():
             self.transform(torch.ones(3))
-        hooks = sys.modules.get("tracelyze.collectors.hooks.install")
+        hooks = sys.modules.get("tracelyze.collectors.hooks.process_recorders")
         child = [sys.executable, "-S", "-c", "import os; print(os.environ.get('TRACELYZE_SPAWNED_WORKER', '0'))"]
         return {
             "hooks": hooks is not None,

@@ -1,0 +1,1 @@
+"""What a training step calls: modules, losses, backward, the clip and the scaler, the optimizer."""
