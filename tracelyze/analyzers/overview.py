@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.context import wall_time
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import epochs, pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.analyzers.recorded.run_directory import CALLED_MODELS, COULD_NOT_WRITE, STOPPED
-from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
+from tracelyze.diagnosis import Chart, Counted, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 from tracelyze.formatting import capitalized, listed, plural
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class ProcessFacts:
     unseen: tuple[str, ...] = ()  # of CORE, in a process that trains and was recorded here
     backwards: int = 0  # of a process without an optimizer step
     imported: bool = False  # what another program recorded
+    counts: Counted = "step"
     last_step: int | None = None  # the number of the last step, where a log holds only some of them
 
 
@@ -77,6 +78,7 @@ def facts_of(process: Process) -> ProcessFacts:
         unseen=_unseen(process),
         backwards=int(facts.get("backwards") or 0),
         imported=bool(facts.get("source")),
+        counts="epoch" if epochs.are_counted(process) else "step",
         last_step=_last_logged(process),
     )
 
@@ -118,6 +120,7 @@ class Facts:
     unseen: set[str] = field(default_factory=lambda: set(CORE))
     backwards: int = 0
     imported: bool = False
+    counts: Counted = "step"
     last_step: int | None = None
 
     def add(self, facts: ProcessFacts) -> bool:
@@ -140,6 +143,7 @@ class Facts:
         self.unseen &= set(facts.unseen) if facts.steps else self.unseen
         self.backwards += facts.backwards
         self.imported |= facts.imported
+        self.counts = facts.counts
         longer = facts.steps > self.steps
         self.last_step = facts.last_step if longer else self.last_step
         self.steps = max(self.steps, facts.steps)
@@ -177,7 +181,7 @@ class Facts:
         nothing = self.why_nothing(notes)
         if nothing is None:
             few = self.imported and self.steps < LEAST_LOGGED
-            return f"Only {plural(self.steps, 'step')} were logged, too few to judge." if few else ""
+            return f"Only {plural(self.steps, self.counts)} were logged, too few to judge." if few else ""
         kinds = {end.kind for end in self.exits}
         if "running" in kinds:
             return "The run is still starting: it has not taken an optimizer step yet."
@@ -205,6 +209,7 @@ class Facts:
             overhead_at_start=max((cost.at_start for cost in self.costs), default=None),
             last_step=self.last_step,
             imported=self.imported,
+            counts=self.counts,
             **_revision(manifest.get("git")),
         )
 
@@ -219,7 +224,8 @@ class Facts:
         marks = [
             Mark(float(f.first_step or 0), f.rule, "finding") for f in sorted(roots, key=lambda f: f.first_step or 0)
         ]
-        return [replace(picture, marks=[*marks, *picture.marks]) for picture in self.drawn]
+        drawn = [epochs.over_epochs(one) for one in self.drawn] if self.counts == "epoch" else self.drawn
+        return [replace(picture, marks=[*marks, *picture.marks]) for picture in drawn]
 
 
 def command_of(manifest: Mapping[str, Any]) -> str:

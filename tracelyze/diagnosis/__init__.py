@@ -28,6 +28,7 @@ Severity = Literal["critical", "warning", "info"]
 Verdict = Literal["critical", "warning", "info", "ok", "unknown"]
 """`unknown`: nothing was found because nothing, or too little, could be checked."""
 Confidence = Literal["certain", "likely", "possible"]
+Counted = Literal["step", "epoch"]
 Status = Literal["fired", "passed", "skipped"]
 Why = Literal["not-applicable", "needs-more"]
 """Why a check was skipped: the run does not do what the rule is about, or more has to be recorded to know."""
@@ -195,7 +196,8 @@ class Finding:
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
     `ranks`: those that it holds for or accuses; a rule that names none means the rank that was judged, and the engine
     fills it in. `trainings` names those that it holds for, in a run of several ("training 3 of 5", "thread fold-2").
-    `caused_by` is the id of the rule whose finding explains this one, or None for a root cause."""
+    `caused_by` is the id of the rule whose finding explains this one, or None for a root cause. `counts`: what the
+    numbers of steps count, epochs in a log that has no steps."""
 
     rule: str
     severity: Severity
@@ -224,6 +226,7 @@ class Finding:
     ending: Ending | None = None
     setting: Setting | None = None
     traits: frozenset[Trait] = frozenset()
+    counts: Counted = "step"
 
 
 @dataclass(frozen=True)
@@ -303,7 +306,9 @@ class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time once
     the run had settled, `overhead_at_start` the seconds before that: imports, and first steps, which are all sampled.
     `trainings` lists them where the run made several. `steps`: of the longest, or what a log holds up to `last_step`.
-    `imported`: another program recorded it. `commit` is that of the program's folder, `clean`: nothing was changed.
+    `imported`: another program recorded it.
+    `counts`: what the numbers of its steps count. `commit` is that of the program's
+    folder, `clean`: nothing was changed.
     """
 
     path: str
@@ -323,6 +328,7 @@ class RunFacts:
     clean: bool | None = None
     last_step: int | None = None
     imported: bool = False
+    counts: Counted = "step"
 
     def turned_down(self) -> list[SignalFacts]:
         """Signals that looked less often than usual, because the collector keeps within a budget."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tracelyze.importing import columns
 
+BY_EPOCH = "it has no steps: epochs number them"
 IN_EPOCH = "steps in epoch"  # column in which a reader leaves how many steps a line says that an epoch has
 _FALLS = 0.5  # of the epochs that begin, the share at which the number of the step falls: it counts within an epoch
 _ROWS = 2  # of an epoch: its training and its evaluation
@@ -67,7 +68,7 @@ def _by_epoch(rows: Rows, epoch: str) -> tuple[Rows, str]:
     if not values:
         return rows, ""
     if max(Counter(values).values()) <= _ROWS and all(value.is_integer() for value in values):
-        return _with_steps(rows, epoch, values), "it has no steps: epochs number them"
+        return _with_steps(rows, epoch, values), BY_EPOCH
     return _with_steps(rows, epoch, range(1, len(values) + 1)), "it has no steps: its lines number them"
 
 

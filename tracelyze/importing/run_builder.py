@@ -19,7 +19,7 @@ from tracelyze.collectors.system.identity import write_json
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing.columns import Plan, Row, is_reward, plan
-from tracelyze.importing.numbering import Rows, numbered
+from tracelyze.importing.numbering import BY_EPOCH, Rows, numbered
 from tracelyze.version import __version__
 
 _BATCH = 50_000
@@ -82,12 +82,13 @@ def write_run(log: Log, run: Path) -> Imported:
         write_tables(run, sorted(log.ranks.items()), source)
         return Imported(ranks=len(log.ranks), notes=log.notes)
     rows, numbering = numbered(log.rows)
+    counted = {"counts": "epochs"} if numbering == BY_EPOCH else {}
     chosen = plan(rows)
     if not log.of_training and not any(log.tables.values()):
         _require(log.file, rows, chosen)
     tables = _tables(rows, chosen, chosen.step) if chosen.step else {}
     tables = {name: tables.get(name, []) + list(log.tables.get(name, [])) for name in {*tables, *log.tables}}
-    write_tables(run, [(0, tables)], source | {"columns": chosen.named()})
+    write_tables(run, [(0, tables)], source | {"columns": chosen.named(), **counted})
     return Imported(
         steps=len(tables.get("steps", [])),
         evals=len(tables.get("evals", [])),

@@ -154,7 +154,7 @@ class _Page:
     def consequences(self, chapter: Chapter) -> None:
         for position, anchored in enumerate(chapter.consequences):
             finding = anchored.finding
-            since = f"step {finding.first_step:,}: " if finding.first_step is not None else ""
+            since = f"{finding.counts} {finding.first_step:,}: " if finding.first_step is not None else ""
             self.fact("Then" if position == 0 else "", f"{since}{finding.title} ({finding.rule})")
 
     def checks(self, diagnosis: Diagnosis) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers import causality, context, naming, overview, several
 from tracelyze.analyzers.computed.schedules import range_tests
+from tracelyze.analyzers.evidence import epochs
 from tracelyze.analyzers.ranks import agreement
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, failed, missing
@@ -201,7 +202,7 @@ def outcome_of(rule: Rule, training: Process, plan: Plan) -> Outcome:
     if not isinstance(outcome, list):
         return outcome
     completed = (causality.on_rank(context.completed(finding, training, rule), training.rank) for finding in outcome)
-    return [naming.in_process(finding, training, plan.threaded) for finding in completed]
+    return [epochs.worded(naming.in_process(one, training, plan.threaded), training) for one in completed]
 
 
 def run_check(rule: Rule, process: Process, limits: Limits, strict: bool = False) -> Outcome:

@@ -133,7 +133,7 @@ def _in_what(run: RunFacts) -> str:
         return ""
     if run.trainings:
         return f" in {formatting.plural(len({training.name for training in run.trainings}), 'training')}"
-    return f" in {formatting.plural(run.steps, 'step' if run.last_step is None else 'logged step')}"
+    return f" in {formatting.plural(run.steps, run.counts if run.last_step is None else f'logged {run.counts}')}"
 
 
 def _steps(run: RunFacts) -> str:
@@ -152,13 +152,13 @@ def _since(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     if first is None:
         return ("Since", into or at, at if into else "") if when else None
     if _died(finding, run):
-        return "Died", f"After step {first:,}" if first else "Before the first step", when
+        return "Died", f"After {run.counts} {first:,}" if first else f"Before the first {run.counts}", when
     if first <= 1 and finding.last_step != first:
-        return "Since", "The first step", when
+        return "Since", f"The first {run.counts}", when
     counted = first if finding.last_step is None else max(first, finding.last_step)
     whole = run.steps if run.last_step is None else run.last_step
     of = f" of {whole:,}" if whole >= counted else ""  # the steps of a trace are numbered by its profiler
-    return "Since" if finding.last_step != first else "At", f"Step {first:,}{of}", when
+    return "Since" if finding.last_step != first else "At", f"{capitalized(run.counts)} {first:,}{of}", when
 
 
 def _died(finding: Finding, run: RunFacts) -> bool:
@@ -201,7 +201,7 @@ def _affected(finding: Finding, run: RunFacts) -> str:
     if first is None or last is None or not run.steps:
         return ""
     count, whole = last - max(first, 1) + 1, run.steps if run.last_step is None else run.last_step
-    return f"{count:,} of {formatting.plural(whole, 'step')}" if 0 < count <= whole else ""
+    return f"{count:,} of {formatting.plural(whole, run.counts)}" if 0 < count <= whole else ""
 
 
 def _followed(chapter: Chapter | None) -> tuple[str, str, str] | None:
@@ -209,7 +209,9 @@ def _followed(chapter: Chapter | None) -> tuple[str, str, str] | None:
         return None
     first = chapter.consequences[0].finding
     said = escaping.one_line(first.title).partition(":")[0]
-    since = f"from step {first.first_step:,}; " if first.first_step is not None and first.first_step > 1 else ""
+    since = (
+        f"from {first.counts} {first.first_step:,}; " if first.first_step is not None and first.first_step > 1 else ""
+    )
     return "Then", said, since + formatting.plural(len(chapter.consequences), "consequence") + " of this cause"
 
 

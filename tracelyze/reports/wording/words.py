@@ -87,7 +87,7 @@ def onset(finding: Finding) -> str:
     at = "" if finding.first_second is None else f"{formatting.duration(finding.first_second)} into the run"
     if finding.first_step is None:
         return at or "not known"
-    return f"step {finding.first_step:,}" + (f", {at}" if at else "")
+    return f"{finding.counts} {finding.first_step:,}" + (f", {at}" if at else "")
 
 
 def steps(finding: Finding) -> str:
@@ -96,12 +96,12 @@ def steps(finding: Finding) -> str:
     if first is None and last is None:
         return ""
     if first is None:
-        return f"up to step {last:,}"
+        return f"up to {finding.counts} {last:,}"
     if last is None:
-        return f"from step {first:,} on"
+        return f"from {finding.counts} {first:,} on"
     if first == last:
-        return f"step {first:,}"
-    return f"steps {first:,} to {last:,}"
+        return f"{finding.counts} {first:,}"
+    return f"{finding.counts}s {first:,} to {last:,}"
 
 
 def ranks(finding: Finding, of: int) -> str:
@@ -196,10 +196,10 @@ def size(run: RunFacts) -> str:
     """How many steps there were; of several trainings in the longest, and of a log that leaves some out in all."""
     if run.trainings:
         trainings = len({training.name for training in run.trainings})
-        return f"{formatting.plural(trainings, 'training')}, {formatting.plural(run.steps, 'step')} in the longest"
+        return f"{formatting.plural(trainings, 'training')}, {formatting.plural(run.steps, run.counts)} in the longest"
     if run.last_step is not None:
-        return f"{formatting.plural(run.last_step, 'step')}, {run.steps:,} of them logged"
-    return formatting.plural(run.steps, "step")
+        return f"{formatting.plural(run.last_step, run.counts)}, {run.steps:,} of them logged"
+    return formatting.plural(run.steps, run.counts)
 
 
 def notes(diagnosis: Diagnosis) -> list[str]:

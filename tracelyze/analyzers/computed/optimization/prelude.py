@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import epochs, timing
 from tracelyze.analyzers.script.loss import broken_operation
 from tracelyze.formatting import number, plural
 
@@ -42,6 +42,10 @@ def _at_the_start(optimization: Optimization, first: int) -> str:
         return "Losses in between are finite: the weights are whole. What do the batches without one have in common?"
     if first == 0:
         return "It is the first loss, before any step: look at inputs, initial weights and the loss function."
+    if epochs.are_counted(optimization.process):
+        at = timing.step_at(optimization, first)
+        within = f"It became so in a step of epoch {at:,}: the log has one value for each epoch."
+        return f"{within} {_level(optimization, first)} Losses of single steps would tell what came before."
     since = f"It happened after {plural(first, 'step')}"
     return f"{since}: look at inputs, initial weights, learning rate and the loss function."
 

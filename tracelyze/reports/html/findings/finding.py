@@ -158,7 +158,7 @@ def _other(chapter: Chapter, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
 
 def since(finding: Finding) -> str:
     """`since step 17, 13:32:29 UTC`."""
-    parts = [f"since step {finding.first_step:,}"] if finding.first_step is not None else []
+    parts = [f"since {finding.counts} {finding.first_step:,}"] if finding.first_step is not None else []
     parts += [at] if (at := run_words.clock(finding.first_at)) else []
     return ", ".join(parts)
 
@@ -230,8 +230,9 @@ def _placed(one: Shown, further: Sequence[Mark]) -> Shown:
     marks = [*chart.marks, *(mark for mark in further if mark.x not in places)]
     placed = chart.over == "steps"
     if placed:
+        unit = "epoch" if chart.x_label == "epoch" else "step"
         marks = [
-            replace(mark, label=f"step {mark.x:,.0f}: {mark.label}" if mark.label else f"since step {mark.x:,.0f}")
+            replace(mark, label=f"{unit} {mark.x:,.0f}: {mark.label}" if mark.label else f"since {unit} {mark.x:,.0f}")
             for mark in marks
         ]
     return replace(one, chart=replace(chart, marks=marks), placed=placed)
