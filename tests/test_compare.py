@@ -16,13 +16,16 @@ from typer.testing import CliRunner
 
 from tests.kineto.made import Made, training
 from tests.reports.chromium import BINARY, Chromium
-from tracelyze.analyzers.comparing import compare, headline
+from tracelyze.analyzers.comparing import compare, headline, runs
 from tracelyze.analyzers.comparing.noise import blocks, margin, quantile, significance
 from tracelyze.analyzers.kineto.attribution.kernel_classes import class_of
+from tracelyze.analyzers.recorded import run_directory
 from tracelyze.cli.app import app
 from tracelyze.comparison import Change, Comparison, FindingChange, Section, SettingChange
 from tracelyze.errors import InputError
 from tracelyze.reports import comparison as reports
+from tracelyze.reports.comparison import words
+from tracelyze.testing import Workshop
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 FOLDER = Path(os.environ.get("TRACELYZE_TRACES", Path(__file__).parents[2] / "shared" / "traces"))
@@ -182,6 +185,41 @@ def test_a_run_and_its_twin_with_one_line_missing():
     assert "per step (" in found.lead
     assert change(found, "loss", "training loss").significance == "more"
     assert [one.name for one in found.settings] == ["command line"]
+
+
+def test_runs_of_two_lengths_are_compared_where_both_have_steps_and_at_their_ends(monkeypatch) -> None:
+    make = Workshop()
+    decay = [2 * 0.99**at for at in range(400)]
+    short = {name: values[:100] for name, values in make.steps().items()} | {"loss": [1.5 * one for one in decay[:100]]}
+    schedules = [{"step": 0, "scheduler": 0, "name": "CosineAnnealingLR", "inner": False, "base_lr": 0.1}]
+    sides = [
+        make.run(
+            make.process(steps, evals=make.evals(4, every), more={"schedules": [schedules[0] | {"horizon": length}]})
+        )
+        for steps, every, length in ((make.steps() | {"loss": decay}, 100, 400), (short, 25, 100))
+    ]
+    monkeypatch.setattr(run_directory, "load", lambda path: sides[int(str(path))])
+    found = compare("0", "1")
+    rows = {one.name: (one.before, one.after) for one in found.section("loss")}
+    assert rows["training loss"][1] == pytest.approx(1.5 * rows["training loss"][0], rel=0.01)
+    assert rows["training loss at its end"][0] == pytest.approx(decay[380], rel=0.01)
+    assert rows["training loss at its end"][1] == rows["training loss"][1]
+    assert "validation loss at its end" in rows
+    assert found.notes[0].startswith("A made 400 steps, B 100. Their losses are compared over the first 100 of both")
+    assert ("schedule: length in its steps", "400", "100") in [
+        (one.name, one.before, one.after) for one in found.settings
+    ]
+    assert "its training loss is 50% higher" in f"{found.headline} {found.lead}"
+    assert found.other_loss == pytest.approx(0.5, abs=0.01)
+    assert words.speed(found) != "ok"
+    assert "matter less" not in reports.render(found, "text").partition("The loss")[2].partition("Findings")[0]
+
+
+def test_runs_of_one_length_say_it_once() -> None:
+    make = Workshop()
+    one = runs.sections(make.run(make.process()), make.run(make.process()))[-1]
+    assert [row.name for row in one.changes] == ["training loss", "validation loss"]
+    assert one.about == runs.LOSS_ABOUT
 
 
 def test_a_run_that_waits_for_its_data():

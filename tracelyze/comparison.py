@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart
 
 SCHEMA_VERSION: Final = 1
+OTHER_LOSS: Final = 0.1  # share: another seed moves a training loss by a few percent
 
 Verdict = Literal["slower", "faster", "same", "unknown"]
 Kind = Literal["trace", "run"]
 Significance = Literal["more", "less", "noise", "unknown"]
-Key = Literal["", "step", "usual-step", "computing", "communication", "copy", "loader-wait", "recording", "memory"]
+Key = Literal[
+    "", "step", "usual-step", "computing", "communication", "copy", "loader-wait", "recording", "memory", "loss"
+]
 """What programs ask a change for, whatever it is called: the whole step, the step without slow ones, its parts."""
 Fate = Literal["new", "worse", "same", "better", "fixed", "unknown"]
 
@@ -86,7 +89,7 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A setting that differs. `group`: command, optimizer, loader, versions, machine, environment."""
+    """A setting that differs. `group`: command, optimizer, schedule, loader, versions, machine, environment."""
 
     group: str
     name: str
@@ -115,6 +118,15 @@ class Comparison:
     schema_version: int = SCHEMA_VERSION
     charts: list[Chart] = field(default_factory=list)
     lead: str = ""
+
+    @property
+    def other_loss(self) -> float | None:
+        """By which share the training loss of B differs from that of A, where that is beyond noise and a tenth."""
+        loss = next((one for one in self.section("loss") if one.key == "loss"), None)
+        if loss is None or loss.significance not in ("more", "less") or not loss.before or loss.before < 0:
+            return None
+        share = loss.difference / loss.before
+        return share if abs(share) >= OTHER_LOSS else None
 
     def section(self, identifier: str) -> list[Change]:
         """The changes of one section; empty if there is none."""

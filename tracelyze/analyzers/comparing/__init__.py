@@ -141,7 +141,7 @@ def _judged(comparison: Comparison, where: str) -> Comparison:
     step: Change | None = next((one for one in comparison.section(where) if one.key == "step"), None)
     explained = _explaining(comparison, where)
     known = step is not None and step.before and step.after
-    first, lead = headline(step, explained, comparison.findings, comparison.settings)
+    first, lead = headline(step, explained, comparison.findings, comparison.settings, comparison.other_loss)
     return replace(
         comparison,
         verdict=verdict_of(step),

@@ -13,6 +13,7 @@ _GROUPS: Final = {
     "command": "the command",
     "optimizer": "the optimizer",
     "loader": "the loaders",
+    "schedule": "the schedule of the learning rate",
     "versions": "versions",
     "machine": "the machine",
     "environment": "the environment",
@@ -34,12 +35,18 @@ def headline(
     sections: Sequence[Section],
     findings: Sequence[FindingChange],
     settings: Sequence[SettingChange] = (),
+    other_loss: float | None = None,
 ) -> tuple[str, str]:
     """The answer in a line of at most LONGEST characters, and the sentences that belong beside it.
 
     A critical fault that only B has comes before the time of a step, as does a lesser one where B is not slower.
     """
     speed, beside = _speed(step, sections, settings)
+    loss = "" if other_loss is None else f"its training loss is {_by(other_loss)}"
+    if loss and len(f"{speed}, and {loss}") <= LONGEST:
+        speed = f"{speed}, and {loss}"
+    elif loss:
+        beside = [f"At the same step {loss}", *beside]
     new = [one for one in findings if one.fate == "new" and one.severity != "info"]
     if not new or (new[0].severity != "critical" and verdict_of(step) == "slower"):
         return speed, _sentences(*beside, _named("New in B:", new))
@@ -86,6 +93,12 @@ def _how(ratio: float) -> str:
     if ratio >= 1:
         return f"takes {1 + ratio:.1f} times as long"
     return f"is {percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
+
+
+def _by(share: float) -> str:
+    if share >= 1:
+        return f"{1 + share:.1f} times as high"
+    return f"{percent(abs(share))} {'higher' if share > 0 else 'lower'}"
 
 
 def _usual(sections: Sequence[Section]) -> str:

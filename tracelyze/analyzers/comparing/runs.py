@@ -14,7 +14,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.recorded.run import Optimization, Process, Run
 from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.comparison import Change, Key, Section, Side
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, plural
 
 MEBI: Final = 2.0**20
 WARM_UP: Final = 3
@@ -70,10 +70,27 @@ def sections(a: Run, b: Run) -> list[Section]:
     about = "Means per step without the first ones and without evaluations; memory is the largest that was seen."
     found = [Section("recorded", "What was recorded", about, _known([*times, *_rates(one, two), *memory]))]
     loss = _loss(one, two)
-    return [*found, Section("loss", "The loss", LOSS_ABOUT, loss)] if loss else found
+    return [*found, Section("loss", "The loss", _about_loss(one, two), loss)] if loss else found
 
 
-LOSS_ABOUT: Final = "Training loss over the last tenth of the steps that both runs made, and its validation at the end."
+LOSS_ABOUT: Final = "Training loss over the last tenth of the steps, and the last validation loss."
+
+
+def _lengths(one: list[Optimization], two: list[Optimization]) -> tuple[int, int]:
+    before, after = (len(side[0].steps) if side else 0 for side in (one, two))
+    return before, after
+
+
+def _about_loss(one: list[Optimization], two: list[Optimization]) -> str:
+    """What is compared, where one run is longer than the other."""
+    before, after = _lengths(one, two)
+    if before == after:
+        return LOSS_ABOUT
+    common = f"{min(before, after):,}"
+    return (
+        f"A made {plural(before, 'step')}, B {after:,}. Their losses are compared over the first {common} of both, by "
+        "the last tenth of these; then each run stands at its own end."
+    )
 
 
 def _known(changes: list[Change | None]) -> list[Change]:
@@ -178,13 +195,35 @@ def _loss(one: list[Optimization], two: list[Optimization]) -> list[Change]:
     meaning = significance(after - before, noise, _LEAST_LOSS * abs(before))
     rows = [
         Change(
-            "training loss", _digits(before), _digits(after), "", noise, meaning, None, f"steps {first + 1} to {count}"
+            "training loss",
+            _digits(before),
+            _digits(after),
+            "",
+            noise,
+            meaning,
+            None,
+            f"steps {first + 1} to {count}",
+            "loss",
         )
     ]
     validated = [_validation(side[0].process, count) for side in (one, two)]
     if validated[0] is not None and validated[1] is not None:
         rows.append(Change("validation loss", _digits(validated[0]), _digits(validated[1]), ""))
-    return rows
+    return rows if len(losses[0]) == len(losses[1]) else rows + _at_their_ends(one[0], two[0])
+
+
+def _at_their_ends(one: Optimization, two: Optimization) -> list[Change]:
+    """The losses of each run at its own end: of runs of two lengths no difference that noise could be held against."""
+    trained, validated = [], []
+    for side in (one, two):
+        losses = side.steps["loss"][-max(1, int(LAST * len(side.steps))) :]
+        finite = losses[np.isfinite(losses)]
+        trained.append(_digits(float(np.median(finite))) if len(finite) else None)
+        last = _validation(side.process, len(side.process.steps))
+        validated.append(None if last is None else _digits(last))
+    rows = [Change("training loss at its end", trained[0], trained[1], "", detail="each over its own last tenth")]
+    both = validated[0] is not None and validated[1] is not None
+    return rows + ([Change("validation loss at its end", validated[0], validated[1], "")] if both else [])
 
 
 def _validation(process: Process, count: int) -> float | None:
@@ -201,6 +240,9 @@ def _digits(value: float) -> float:
 def notes(a: Run, b: Run) -> list[str]:
     """What limits the comparison: notes of the runs, and how busy their machines were."""
     said = [f"{run.path}: {note}" for run in (a, b) for note in dict.fromkeys(run.notes)]
+    one, two = longest(a), longest(b)
+    if len(set(_lengths(one, two))) > 1 and _loss(one, two):
+        said.insert(0, _about_loss(one, two))
     before, after = _busy(a), _busy(b)
     if before is not None and after is not None and abs(after - before) >= BUSIER:
         said.append(

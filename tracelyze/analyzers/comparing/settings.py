@@ -14,6 +14,7 @@ from tracelyze.comparison import SettingChange
 
 _VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "nccl", "tracelyze_version")
 _MACHINE: Final = ("platform", "cpus", "threads", "world_size", "host_memory_bytes")
+_OF_SCHEDULES: Final = ("name", "horizon", "base_lr", "mode")
 _NOT_SETTINGS: Final = (
     "site",
     "backward_site",
@@ -42,6 +43,8 @@ _WORDS: Final = {
     "elements": "parameters",
     "lr": "learning rate",
     "length": "batches per epoch",
+    "horizon": "length in its steps",
+    "base_lr": "base rate",
     "iterable": "iterable dataset",
 }
 """Columns and options whose names say less than words do; the others are named as torch names them."""
@@ -106,6 +109,7 @@ def _settings(run: Run) -> Settings:
         settings |= {("environment", "", str(name)): _text(value) for name, value in environment.items()}
     rows = list(process.tables["optimizers"].records())
     settings |= _rows(rows, "optimizer", "optimizer")
+    settings |= _schedules(process)
     fed = process.steps["loader"]
     numbers, counts = np.unique(fed[np.isfinite(fed)], return_counts=True)
     use = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
@@ -113,6 +117,13 @@ def _settings(run: Run) -> Settings:
     training = [row for row in loaders if row["loader"] in use]
     settings |= _rows(training, "loader", "training loader")
     return settings | _rows([row for row in loaders if row["loader"] not in use], "loader", "other loader")
+
+
+def _schedules(process: Process) -> Settings:
+    """What the last row of each scheduler says of its settings, in the order in which they were made."""
+    last = {row["scheduler"]: row for row in process.tables["schedules"].records()}
+    rows = [{name: row[name] for name in _OF_SCHEDULES} for _, row in sorted(last.items()) if not row["inner"]]
+    return _rows(rows, "schedule", "schedule")
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], group: str, noun: str) -> Settings:

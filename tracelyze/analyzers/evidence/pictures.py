@@ -83,7 +83,8 @@ def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "")
         scattered=_validation(optimization),
         log_y=bool(wide),
     )
-    drawn = [replace(one, shows="loss") for one in drawn]
+    averaged = optimization.process.facts.get("evaluated_losses") or ""
+    drawn = [replace(one, shows="loss", about=", ".join(filter(None, (one.about, averaged)))) for one in drawn]
     guess = guessing.level(optimization)
     if guess is None:
         return drawn

@@ -181,11 +181,12 @@ def process(folder: Path) -> Process:
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
     tables, joined, remade = continuations.joined(trainings.without_a_lone_change(tables))
     tables, incomplete = logged.completed(tables)
-    tables, summed = summed_losses.averaged(tables)
-    notes = [*wrong, *incomplete, *joined, *summed, *logged.ignored(tables["events"])]
+    tables, averaged = summed_losses.averaged(tables)
+    notes = [*wrong, *incomplete, *joined, *logged.ignored(tables["events"])]
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
         notes.append(_stop_note(stopped, tables["steps"]))
+    facts = facts | ({"evaluated_losses": averaged} if averaged else {})
     return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes, remade=remade)
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from tracelyze import schema
 from tracelyze.analyzers.recorded.table import Floats, Mask, Table
 
-_DIVIDED: Final = "losses of evaluations are sums over a batch, those of training are means: they were divided by"
-NOTE: Final = f"{_DIVIDED} the samples"
-NOTE_OF_VALUES: Final = f"{_DIVIDED} the values that the mean of training goes over"
+PER_SAMPLE: Final = "validation: mean per sample"
+PER_VALUE: Final = "validation: mean per value, as in training"
 _OF_EACH_VALUE: Final = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "kl_div", "poisson_nll_loss", "gaussian_nll_loss", "soft_margin_loss",
@@ -26,16 +25,17 @@ _OF_EACH_VALUE: Final = (
 """Loss functions whose mean goes over all values of a sample."""
 
 
-def averaged(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str]]:
-    """The tables with a mean loss for each evaluation, where losses are sums there and means in training."""
+def averaged(tables: Mapping[str, Table]) -> tuple[dict[str, Table], str]:
+    """The tables with a mean loss for each evaluation, where losses are sums there and means in training; and what the
+    evaluated losses are then, to stand beside them, else empty."""
     whole = dict(tables)
     calls, evals = tables["loss_calls"], tables["evals"]
     sums, training = calls.matches("reduction", "sum"), calls["training"] == 1
     if not sums.any() or sums[training].any() or not sums[~training].all() or not evals.has("loss"):
-        return whole, []
+        return whole, ""
     values = _values_of_a_sample(list(calls.records()), tables.get("steps"))
     whole["evals"] = Table(schema.EVALS, _Averaged(evals, values))
-    return whole, [NOTE if values == 1 else NOTE_OF_VALUES]
+    return whole, PER_SAMPLE if values == 1 else PER_VALUE
 
 
 def _values_of_a_sample(calls: list[dict[str, Any]], steps: Table | None) -> float:

@@ -65,7 +65,7 @@ def _head(comparison: Comparison) -> Markup:
 
 def _hero(comparison: Comparison) -> Markup:
     like = words.severity(comparison)
-    speed = words.SIGN[comparison.verdict]
+    speed = words.speed(comparison)
     badges: list[Child] = [element("span", icon(speed), words.VERDICT[comparison.verdict], class_=f"badge {speed}")]
     if words.new_faults(comparison):
         badges.insert(0, element("span", icon(like), "New fault", class_=f"badge {like}"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tracelyze.comparison import Change, Comparison, Section
 
-_ROWS: Final = {"step": 8, "causes": 8, "classes": 6, "operators": 6, "kernels": 6, "recorded": 8, "loss": 2}
+_ROWS: Final = {"step": 8, "causes": 8, "classes": 6, "operators": 6, "kernels": 6, "recorded": 8, "loss": 4}
 _SETTINGS: Final = 12
 _COLORS: Final = {"critical": "31", "warning": "33", "info": "34", "ok": "32"}
 _SIGNS: Final = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔"}

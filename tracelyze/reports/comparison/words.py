@@ -9,7 +9,7 @@ from tracelyze import formatting
 if TYPE_CHECKING:
     from tracelyze.comparison import Change, Comparison, FindingChange, Side
 
-VERDICT: Final = {"slower": "Slower", "faster": "Faster", "same": "No difference", "unknown": "Not known"}
+VERDICT: Final = {"slower": "Slower", "faster": "Faster", "same": "Same speed", "unknown": "Not known"}
 SIGN: Final = {"slower": "warning", "faster": "ok", "same": "ok", "unknown": "info"}
 """The sign and colour of a verdict: those of the severity that it is like."""
 
@@ -32,7 +32,13 @@ MEANING: Final = {"more": "", "less": "", "noise": "within noise", "unknown": "n
 def severity(comparison: Comparison) -> str:
     """The sign and colour of the answer: that of the gravest fault which only B has, else that of the verdict."""
     new = {one.severity for one in new_faults(comparison)}
-    return next((grave for grave in ("critical", "warning") if grave in new), SIGN[comparison.verdict])
+    return next((grave for grave in ("critical", "warning") if grave in new), speed(comparison))
+
+
+def speed(comparison: Comparison) -> str:
+    """The sign and colour of the verdict, which is no good news beside another loss."""
+    sign = SIGN[comparison.verdict]
+    return "info" if sign == "ok" and comparison.other_loss is not None else sign
 
 
 def new_faults(comparison: Comparison) -> list[FindingChange]:
