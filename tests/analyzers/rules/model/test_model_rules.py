@@ -55,6 +55,91 @@ def test_one_answer_where_two_arrays_are_each_shuffled(make: Any) -> None:
     assert answers(make, 0.01)[2].fix.startswith("Print a few inputs with their targets")
 
 
+def coded(make: Any, *last: str, made_by: str = "Embedding", caller: str = "out = decoder(code)") -> Any:
+    """One answer to everything, beside a line that compares codes with what they stand for; and what follows there."""
+    losses = "book = F.mse_loss(code, h.detach()) + 0.25 * F.mse_loss(h, code.detach())"
+    text = [
+        "def forward(self, h):",
+        "    code = self.codes(near(h))",
+        f"    {losses}",
+        *(f"    {line}" for line in last),
+    ]
+    where = {"file": "vq.py", "function": "forward", "line": 3, "source": losses}
+    site = where | {"site": 80, "role": "loss", "excerpt": "\n".join(text), "excerpt_line": 1}
+    call = where | {"site": 81, "role": "training-call", "line": 40, "source": caller, "function": "train"}
+    rows = [
+        {"step": step, "function": "mse_loss", "site": one, "training": True, "input_shape": "32x3", "value": 1.0}
+        | {"varies": 0.0, "target_varies": 2.0, "made_by": by}
+        for step in [*range(20), 250, 390]
+        for one, by in ((1, "Addmm"), (80, made_by))
+    ]
+    flat = np.random.default_rng(0).normal(1.0, 0.02, COUNT).tolist()
+    process = make.process(make.steps() | {"loss": flat}, sites=[*SITES, site, call], more={"loss_calls": rows})
+    return make.check("constant-output", process)[2]
+
+
+def test_codes_that_pass_no_gradient_on(make: Any) -> None:
+    finding = coded(make, "return code, book")
+    assert "no recorded line passes one on from code to h" in finding.summary
+    assert (finding.location.line, finding.diff.added[1:]) == (3, ["    code = h + (code - h).detach()"])
+    assert "less weight" not in finding.fix
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["code = h + (code - h).detach()", "return h + code.detach() - h.detach(), book", "code = h + (code - h).data"],
+)
+def test_codes_behind_a_straight_through_estimator(make: Any, line: str) -> None:
+    for finding in (coded(make, line, "return code, book"), coded(make, "return code, book", caller=line)):
+        assert "quantizer" not in finding.summary
+
+
+def test_what_is_no_code_or_is_not_handed_on(make: Any) -> None:
+    """Two views that are compared in turn; and codes that are only compared."""
+    assert "quantizer" not in coded(make, "return code, book", made_by="Addmm").summary
+    assert "quantizer" not in coded(make, "return book").summary
+
+
+def viewed(make: Any, view: str, *more: str, sizes: str = "b, t, h, d = q.shape") -> Any:
+    text = ["def forward(self, q):", f"    {sizes}", f"    {view}", *(f"    {line}" for line in more)]
+    site = {"site": 80, "role": "attention", "file": "net.py", "function": "forward", "line": 3, "source": view}
+    return answers(make, 0.01, sites=[site | {"excerpt": "\n".join(text), "excerpt_line": 1}])[2]
+
+
+@pytest.mark.parametrize(
+    ("view", "swapped"),
+    [
+        ("q = q.view(b, h, t, d)", "q = q.transpose(1, 2)"),
+        ("q = q.reshape(b, h, t, -1)", "q = q.transpose(1, 2)"),
+        ("q = q.view(t, b, h, d)", "q = q.transpose(0, 1)"),
+    ],
+)
+def test_a_view_in_place_of_a_transpose(make: Any, view: str, swapped: str) -> None:
+    finding = viewed(make, view, "k = k.view(b, h, s, d)", "out = attend(q, k)", "return out.view(b, t, -1)")
+    assert (finding.location.file, finding.location.line) == ("net.py", 3)
+    assert finding.fix_code.splitlines()[0] == swapped
+    assert "q has the sizes [b, t, h, d]" in finding.summary
+    if "(b, h" in view:
+        assert "Do the same in line 4. Swap them back in line 6" in finding.fix
+        assert finding.fix_code.endswith("return out.transpose(1, 2).reshape(b, t, -1)")
+
+
+@pytest.mark.parametrize(
+    ("view", "sizes"),
+    [
+        ("q = q.view(b, t, h, d)", "b, t, h, d = q.shape"),
+        ("q = q.view(b, t, -1)", "b, t, h, d = q.shape"),
+        ("q = q.view(b * t, h, d)", "b, t, h, d = q.shape"),
+        ("q = q.view(b, h, t, d)", "b, t, h, d = k.shape"),  # of another tensor
+        ("q = q.transpose(1, 2).reshape(b, h, t, d)", "b, t, h, d = q.shape"),
+        ("q = q.view(b, h, t, d)", "b, t, h, d = q.shape\n    q = q.transpose(1, 2)"),
+        ("q = q.view(b, d, t, h)", "b, t, h, d = q.shape"),  # not two that were swapped
+    ],
+)
+def test_views_that_keep_the_order_or_are_not_known(make: Any, view: str, sizes: str) -> None:
+    assert "stay where they are" not in viewed(make, view, sizes=sizes).summary
+
+
 def vae(
     make: Any,
     divergence: str,

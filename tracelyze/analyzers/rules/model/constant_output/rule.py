@@ -11,7 +11,9 @@ from tracelyze.analyzers.computed.optimization import rates, style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.rules.model.constant_output import (
     alike_in_validation,
+    codes_without_gradient,
     drawn_codes,
+    misread_memory,
     summed_divergence,
     turned_masks,
 )
@@ -75,12 +77,16 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
     divergence = summed_divergence.of(process, line.location, line.rows) if line.location is not None else None
-    instead = found.part is not None or found.first is not None or divergence is not None
+    codes = codes_without_gradient.of(process) if divergence is None and found.part is None else None
+    instead = found.part is not None or found.first is not None or divergence is not None or codes is not None
     shares = line.function in predictions.SHARES
     classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     apart = None if instead or process.whole else rows_apart.of(process) or drawn_anew.of(process, line.location)
+    named = divergence or codes or (None if instead or apart else misread_memory.of(process))
+    reason = ("other terms of the loss", "they count in its place")
+    reason = reason if codes is None else ("gradient through the codes", "the choice of a code passes none on")
     fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
@@ -91,11 +97,11 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
-                + alike_in_validation.given_up(found) * (divergence is None)
+                + alike_in_validation.given_up(found) * (named is None)
             )
-            + (apart.said() if apart is not None else divergence.why if divergence is not None else "")
+            + (apart.said() if apart is not None else named.why if named is not None else "")
         ),
-        remedy=divergence or _remedy(process, found, apart),
+        remedy=named or _remedy(process, found, apart),
         evidence=[
             Evidence(
                 f"deviation of the predictions over that of the targets{', in validation' * bool(found.validated)}",
@@ -105,7 +111,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 limits.source("shares" if shares else "varies"),
                 role="most",
             ),
-            *([Evidence("other terms of the loss", "they count in its place", role="message")] if instead else []),
+            *([Evidence(*reason, role="message")] if instead else []),
         ],
         false_alarm="Targets that the input says nothing about, such as random labels.",
         severity="warning",
