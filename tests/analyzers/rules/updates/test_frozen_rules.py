@@ -175,6 +175,17 @@ def test_a_model_that_became_a_part_of_another_runs_under_both_names(make, made_
         assert finding.severity == ("warning" if runs else "info")
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_another_optimizer_holds_is_given_to_no_second_one(make, count: int) -> None:
+    steps = {"optimizer": np.repeat(np.arange(count, dtype=float), COUNT // count)}
+    optimizers = [{"optimizer": one, "site": None, "backward_site": None} for one in range(count)]
+    links = [{"optimizer": one, "model": 0} for one in range(count)]
+    row = FREE | {"missed": 4, "shared_model": 4}
+    more = {"reach": [row], "optimizers": optimizers, "links": links}
+    code = make.check("frozen-parameters", make.process(steps, more=more))[2].fix_code
+    assert ("for one in every for group in one.param_groups" in code) is (count == 2)
+
+
 def test_samples_of_an_earlier_training_say_nothing(make) -> None:
     steps = {"optimizer": np.repeat([0.0, 1.0], COUNT // 2), "time": np.arange(1.0, COUNT + 1)}
     reach = [CUT | {"optimizer": 1, "steps": COUNT // 2}]

@@ -57,6 +57,16 @@ def _beside_schedulers(process: Process, code: str) -> str:
     return code.replace(first, f"{_SCHEDULED}\n{first}", 1) if known and "scheduler" not in code else code
 
 
+def _beside_others(process: Process, code: str) -> str:
+    """The example where several optimizers step the model: what another one holds must not get a second one."""
+    own = causes.HELD.split("\n")[1]
+    several = (
+        "every = [optimizer]  # and all other optimizers of the model: what one of them holds gets no second one\n"
+        + own.replace("for group in optimizer.", "for one in every for group in one.")
+    )
+    return code.replace(own, several, 1) if len(process.optimizations) > 1 else code
+
+
 def _where_returned(optimization: Optimization, code: str) -> str:
     """The example with where it goes, if the line that makes the optimizer returns it: nothing runs below."""
     made = optimization.made_at
@@ -95,7 +105,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             f"holds. {what}" + (f" {cause.why}" if cause.why else "")
         ),
         fix=cause.fix,
-        fix_code=_beside_schedulers(process, _where_returned(optimization, cause.code)),
+        fix_code=_beside_others(process, _beside_schedulers(process, _where_returned(optimization, cause.code))),
         diff=cause.diff,
         first_step=1,
         last_step=timing.last_step(optimization),
