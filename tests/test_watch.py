@@ -134,3 +134,14 @@ def test_the_command_line_calls_the_pager_and_ends_when_something_critical_is_ce
     assert json.loads((here / "finding.json").read_text())["rule"] == "loss-nonfinite"
     assert training.process.poll() is None
     assert not list(training.run.rglob("*.parquet"))
+
+
+def test_a_program_that_is_killed_before_it_trains(training: Training) -> None:
+    (look, *_) = list(watching.watch(training.run, 0.1, sleep=lambda _: training.end()))
+    assert "the program is still running" in look.diagnosis.verdict_reason
+    command = [sys.executable, "-m", "tracelyze", "watch", "run", "--every", "0.1"]
+    done = client.shared(client.COMMANDS).run(command, os.environ, cwd=training.run.parent, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "the program has ended: Nothing trained in this run" in done.stdout
+    assert "killed before it trained" in done.stdout
+    assert "unknown" not in done.stdout

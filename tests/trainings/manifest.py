@@ -1200,6 +1200,14 @@ END_OF_RUN: Final = (
     faulty("killed_by_memory_limit", "killed", exit_code=137, fast=True),
     faulty("killed_by_abort", "killed|crash", exit_code=134),
     faulty("terminated_by_scheduler", "killed", exit_code=143),
+    faulty("killed_between_deliveries", "killed", exit_code=142),
+    faulty(
+        "prefetch_thread_gone",
+        "standstill",
+        consequences=("killed",),
+        exit_code=142,
+        lines=("raise EOFError(", "ready.get()"),
+    ),
 )
 
 TWO_FAULTS: Final = (

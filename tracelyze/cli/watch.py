@@ -17,7 +17,7 @@ from tracelyze.cli.app import ExitCode, app, emit
 from tracelyze.errors import Cause, InputError
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Finding
+    from tracelyze.diagnosis import Diagnosis, Finding
 
 _PAGER_SECONDS = 60.0
 _NICENESS = 10  # the training comes first
@@ -63,11 +63,20 @@ def watch(
                 _call(on_finding, finding, run)
         certain = bool(update.certain())
         if update.ended:
-            emit(f"{_now()}  the program has ended ({update.diagnosis.run.exit.kind}): {update.diagnosis.verdict}\n")
+            emit(f"{_now()}  the program has ended{_how(update.diagnosis)}\n")
         elif certain and not keep_going:
             break
     if certain:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _how(diagnosis: Diagnosis) -> str:
+    """How the program ended, and the verdict; where nothing trained, why nothing is known."""
+    from tracelyze.reports.escaping import one_line
+
+    kind = diagnosis.run.exit.kind
+    ended = "" if kind == "unknown" else f" ({kind})"
+    return f"{ended}: {one_line(diagnosis.verdict_reason or diagnosis.verdict)}"
 
 
 def _report(finding: Finding) -> None:

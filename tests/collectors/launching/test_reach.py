@@ -198,6 +198,7 @@ def test_an_unreached_program_is_explained(collect_started: Collect) -> None:
     assert collected.process.returncode == 7
     (note,) = analyzers.diagnose(collected.folder).run.notes
     assert "sets PYTHONPATH anew" in note
+    assert "it was killed before it trained" in note, "which leaves as little"
 
 
 def test_an_older_python_is_left_alone_and_named(collect_started: Collect, tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ ROWS: Final = (
     Consequence("killed", ("memory-leak", "host-memory-leak"), "The system kills what uses too much memory.",
                 ended_by=NOT_MEMORY),
     Consequence("killed", ("rank-hang",), "A job that hangs is killed from outside.", ended_by=FOR_MEMORY),
+    Consequence("killed", ("standstill",), "A program that stands still is killed from outside.", ended_by=FOR_MEMORY),
+    Consequence("standstill", ("rank-hang",), "It waits for what another rank was to do."),
     Consequence("rank-hang", ("out-of-memory",), "The others wait for the rank that died.", AT_ONCE),
     Consequence("uneven-batches", ("rank-hang", "crash", "killed"), "A rank that is gone counts fewer batches."),
     Consequence("stops-short", ("learning-rate-schedule",), "The schedule ends the training before it has converged."),

@@ -13,7 +13,7 @@ from tracelyze import reading, schema
 from tracelyze.analyzers.recorded import continuations, logged, summed_losses, trainings
 from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.recorded.compaction import compact_process
-from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
+from tracelyze.analyzers.recorded.exits import exit_of, lives, may_live, stop_of, text_of
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.recorded.table import Table
 from tracelyze.errors import Cause, InputError
@@ -251,8 +251,11 @@ def _why_unseen(root: Path, manifest: dict[str, Any]) -> str:
         return f"{COULD_NOT_WRITE}: a full disk, a quota, or too many open files"
     if manifest.get("obstacle"):
         return f"the collector could not get in: {manifest['obstacle']}"
+    if lives(manifest):
+        return "the program is still running, and no model was trained in it so far"
     return (
-        "no Python process of the command imported torch, or none that the collector could reach: "
+        "the command left no word of its end: it was killed before it trained (SIGKILL or SIGTERM, a time limit, no "
+        "memory left), it imported no torch, or the collector could not reach its Python process: "
         f"what keeps it out is {OUT_OF_REACH}"
     )
 

@@ -131,6 +131,7 @@ MODULES: Final = (
     "reinforcement.sampler_mismatch",
     "model.direct_forward_call",
     "ending.crash",
+    "ending.standstill",
     "ending.killed",
     "ending.stops_short",
     "ending.reported_loss_mismatch",
