@@ -20,7 +20,7 @@ _MOST: Final = 0.5  # of the steps
 
 
 @dataclass(frozen=True)
-class Remedy:
+class Clearing:
     """What clears the gradients, and where. `why`: a sentence on why nothing does now, after a space; may be empty."""
 
     line: Location | None
@@ -31,7 +31,7 @@ class Remedy:
     edit: Diff | None
 
 
-def of(optimization: Optimization, cleared: Cleared) -> Remedy:
+def of(optimization: Optimization, cleared: Cleared) -> Clearing:
     """The remedy for gradients that are cleared too rarely, or never."""
     line = cleared.line
     several = bool(timing.name_of(optimization))
@@ -41,19 +41,19 @@ def of(optimization: Optimization, cleared: Cleared) -> Remedy:
         fix, example = clearing.once_per_step(optimization, accumulation.by_hand_in_lightning(optimization))
         why = f" Nothing in {bare.function}, which steps in line {bare.line}, clears gradients."
         edit = None if clearing.in_closure(optimization) else edits.cleared_behind(optimization.process, bare)
-        return Remedy(bare, None, why, fix, example, edit)
+        return Clearing(bare, None, why, fix, example, edit)
     unreached = f" Line {line.line} is not reached in each step." if line else ""
     fix, example = clearing.once_per_step(optimization, unreached or accumulation.by_hand_in_lightning(optimization))
     repeat = own_clears.in_place_of_a_repeat(optimization) if several and cleared.how == "never" else None
     if repeat:
         repeated, edit, why = repeat
-        return Remedy(repeated, seen_at, why, fix, example, edit)
+        return Clearing(repeated, seen_at, why, fix, example, edit)
     every = own_clears.of_all(optimization.process) if several and not line and _none_is_cleared(optimization) else None
     if every:
         fix = every.fix + accumulation.by_hand_in_lightning(optimization)
-        return Remedy(every.place or seen_at, seen_at, "", fix, every.code, every.edit)
+        return Clearing(every.place or seen_at, seen_at, "", fix, every.code, every.edit)
     edit = None if clearing.in_closure(optimization) else edits.clear_after_step(optimization)
-    return Remedy(line or seen_at, seen_at, "", fix, example, edit)
+    return Clearing(line or seen_at, seen_at, "", fix, example, edit)
 
 
 def _none_is_cleared(optimization: Optimization) -> bool:
@@ -62,7 +62,7 @@ def _none_is_cleared(optimization: Optimization) -> bool:
     return all(share is not None and share > _MOST for share in carried)
 
 
-def of_part(optimization: Optimization, alone: bool, whole: bool) -> Remedy:
+def of_part(optimization: Optimization, alone: bool, whole: bool) -> Clearing:
     """The remedy where others are cleared: for all gradients of an optimizer (`whole`), or for some of its tensors.
     `alone`: another optimizer is cleared, and this one is not."""
     stepped = optimization.step_location
@@ -70,16 +70,16 @@ def of_part(optimization: Optimization, alone: bool, whole: bool) -> Remedy:
     repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
     if repeat:
         line, edit, why = repeat
-        return Remedy(line, stepped, why, fix, example, edit)
+        return Clearing(line, stepped, why, fix, example, edit)
     beside = own_clears.beside_another(optimization) if alone and whole else None
     if beside:
         line, edit = beside
-        return Remedy(line, stepped, "", fix, example, edit)
+        return Clearing(line, stepped, "", fix, example, edit)
     behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
     before = own_backwards.cleared_before(optimization) if alone and whole and not behind else None
     if before:
-        return Remedy(before.place, stepped, "", before.fix, before.code, before.diff)
-    return Remedy(optimization.zero_grad_location or stepped, None, "", fix, example, behind)
+        return Clearing(before.place, stepped, "", before.fix, before.code, before.diff)
+    return Clearing(optimization.zero_grad_location or stepped, None, "", fix, example, behind)
 
 
 def _by_the_optimizer(optimization: Optimization, alone: bool) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.script import recorded_text, script_lines
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.parsed_line import name_of
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import number
 
@@ -115,6 +116,6 @@ def _grows(body: ast.expr, steps: set[str]) -> bool:
     chosen = any(isinstance(one, ast.IfExp | ast.Compare | ast.BoolOp) for one in nodes)
     if capped or chosen or not isinstance(body, ast.BinOp) or not isinstance(body.op, ast.Div):
         return False
-    inside = {one.id for one in ast.walk(body.left) if isinstance(one, ast.Name)}
+    inside = names_in(body.left)
     plain = not any(isinstance(one, ast.Call) and name_of(one.func) not in ("float", "int") for one in nodes)
     return bool(inside & steps) and plain and not any(isinstance(one, ast.Sub) for one in nodes)

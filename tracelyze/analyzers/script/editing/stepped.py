@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.script.names import places_in
+
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
@@ -40,7 +42,7 @@ def _made(process: Process, role: str) -> set[str]:
         if line.file_line not in beside:
             names |= set(assigned)
             continue
-        over = {name for name, value in assigned.items() if _named(value) & (assigned.keys() - {name})}
+        over = {name for name, value in assigned.items() if places_in(value) & (assigned.keys() - {name})}
         names |= over if role == "scheduler" else assigned.keys() - over if over else set()
     return names
 
@@ -62,7 +64,3 @@ def _pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         return list(zip(target.elts, value.elts, strict=False))
     return [(target, value)] if isinstance(target, ast.Name | ast.Attribute) else []
-
-
-def _named(value: ast.expr) -> set[str]:
-    return {ast.unparse(node) for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)}

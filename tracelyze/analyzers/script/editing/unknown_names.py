@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
+from tracelyze.analyzers.script.names import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,7 +130,7 @@ class _Names:
                 self.free.append(node.target.id)
         elif isinstance(node, ast.For):
             self.block([node.iter, node.target])
-            self.read_inside |= {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+            self.read_inside |= names_in(node.target)
             self.block(node.body)
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
             loops = [part for one in node.generators for part in (one.iter, one.target, *one.ifs)]

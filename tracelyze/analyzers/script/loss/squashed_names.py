@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.names import names_in
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -52,7 +53,7 @@ def _scores(lines: dict[int, str], end: int, indent: str, name: str, squashing: 
         own = line.statement.targets if isinstance(line.statement, ast.Assign) else []
         if isinstance(line.statement, ast.Assign) and [parsed_line.name_of(one) for one in own] == [name]:
             scores = _argument(line.statement.value, squashing)
-            used = {node.id for node in ast.walk(scores) if isinstance(node, ast.Name)} if scores else set()
+            used = names_in(scores) if scores else set()
             return line.text_of(scores) if scores and not (used | {name}) & touched and name not in used else None
         plain = all(isinstance(node, ast.Name | ast.Tuple) for node in own) and bool(own)
         touched |= {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tracelyze.analyzers.script import called, recorded_text
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
 from tracelyze.analyzers.script.editing.remade import validating
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def computed_by(process: Process, loss: Location | None) -> Called | None:
         return None
     lines = recorded_text.of_function(process, loss)
     made_input, made_target = (
-        {number for name in _names(side) if (number := _assigned(lines, own.line, name))} for side in sides
+        {number for name in names_in(side) if (number := _assigned(lines, own.line, name))} for side in sides
     )
     alone = made_target - made_input
     if len(alone) != 1:
@@ -78,10 +79,6 @@ def computed_by(process: Process, loss: Location | None) -> Called | None:
     return Called(at, code) if code and _is_one_call(at.source) else None
 
 
-def _names(side: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(side) if isinstance(one, ast.Name)}
-
-
 def _assigned(lines: dict[int, str], below: int, name: str) -> int | None:
     """The nearest line above one that assigns a name; None where none of those recorded in one piece does."""
     number = below - 1
@@ -89,7 +86,7 @@ def _assigned(lines: dict[int, str], below: int, name: str) -> int | None:
         parsed = parsed_line.parse(lines[number].strip())
         said = parsed.statement if parsed is not None else None
         targets = said.targets if isinstance(said, ast.Assign) else []
-        if any(isinstance(one, ast.Name) and one.id == name for target in targets for one in ast.walk(target)):
+        if any(name in names_in(target) for target in targets):
             return number
         number -= 1
     return None

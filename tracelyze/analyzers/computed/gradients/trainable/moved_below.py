@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
+from tracelyze.analyzers.script.names import read_in
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import listed
 
@@ -71,7 +72,7 @@ def _given(
     found: dict[int, OwnStatement] = {}
     waiting = [made]
     while waiting:
-        for name in _names(waiting.pop()) - {model}:
+        for name in read_in(waiting.pop().parsed.tree) - {model}:
             at = [number for number, line in lines.items() if number < made.line and _sets(name, line)]
             grown = any(not re.match(rf"\s*{name}\s*[:=]", lines[number]) for number in at)
             if not grown and not any(re.search(rf"param|\b{re.escape(model)}\b", lines[number]) for number in at):
@@ -119,9 +120,3 @@ def _targets(own: OwnStatement) -> set[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     each = [part for one in targets for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
     return {ast.unparse(one) for one in each if isinstance(one, ast.Name | ast.Attribute)}
-
-
-def _names(own: OwnStatement) -> set[str]:
-    """The names that a statement reads."""
-    loaded = (one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Name))
-    return {one.id for one in loaded if isinstance(one.ctx, ast.Load)}

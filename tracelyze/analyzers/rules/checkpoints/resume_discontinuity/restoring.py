@@ -42,7 +42,7 @@ _KEYS: Final = {  # what the states are called in files
 }
 
 
-class Remedy(NamedTuple):
+class Restoring(NamedTuple):
     """What to change about a training that goes on without all of its state."""
 
     fix: str
@@ -51,15 +51,15 @@ class Remedy(NamedTuple):
     seen: Location | None  # the line that reads the file, where another one is to be changed
 
 
-def remedy(process: Process, row: Row, lost: Lost, facts: Row, fix: str) -> Remedy:
+def remedy(process: Process, row: Row, lost: Lost, facts: Row, fix: str) -> Restoring:
     """`row`: the file; `facts`: what the first step after it showed; `fix`: what the way it was seen says of it."""
     read, made = process.site(row["site"]), _made_at(process, facts)
     if (guarded := _guarded(process, lost, read, made)) is not None:
-        return Remedy(guarded.fix, guarded.code, guarded.call or read, read if guarded.call else None)
+        return Restoring(guarded.fix, guarded.code, guarded.call or read, read if guarded.call else None)
     if lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or ""):
-        return Remedy(ACCELERATE, REGISTER, read, None)
+        return Restoring(ACCELERATE, REGISTER, read, None)
     if lost.how is IN_FILE and (fit := lightning_files.fit_after(process, row, read, lost.shown)) is not None:
-        return Remedy(fit.fix, fit.code, fit.call, read)
+        return Restoring(fit.fix, fit.code, fit.call, read)
     if lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
         fix += OPTIMIZER_FIRST
     written = _written(process, row) if lost.how in (NOT_IN_FILE, NEITHER_IN_FILE) else None
@@ -68,7 +68,7 @@ def remedy(process: Process, row: Row, lost: Lost, facts: Row, fix: str) -> Reme
     code = _code(lost, (row["keys"] or "").split(), never_read(facts), _statement(process, made), saved)
     change = made if lost.how is RENEWED else written
     seen = read if lost.how is RENEWED or written is not None else None
-    return Remedy(fix, own_loads.in_example(code, process, read), change or read, seen)
+    return Restoring(fix, own_loads.in_example(code, process, read), change or read, seen)
 
 
 def _made_at(process: Process, facts: Row) -> Location | None:

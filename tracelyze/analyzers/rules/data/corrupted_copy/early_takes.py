@@ -23,6 +23,7 @@ from tracelyze.analyzers.rules.data.corrupted_copy.functions import (
     waits,
 )
 from tracelyze.analyzers.rules.data.corrupted_copy.requests import Begun, begun, element_of, given, needed
+from tracelyze.analyzers.script.names import given_in, read_in
 from tracelyze.diagnosis import Evidence, Finding, Location
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class _Scan:
                 if takes is None:
                     return None
                 taken, read = taken or (takes, self.known.line(statement)), read or takes.needs
-                self.held |= _stored(statement)
+                self.held |= given_in(statement)
             if waits(statement) and not used and not read:
                 return None
             read = read or (taken is not None and self._uses(statement))
@@ -217,7 +218,7 @@ class _Scan:
         """Whether a model, or a loss, is called with what a method handed out."""
         if self.known.line(statement) not in self.calls:
             return False
-        names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        names = read_in(statement)
         return bool(names & self.held)
 
     def _only(self, name: str) -> Known | None:
@@ -294,10 +295,6 @@ def _methods_of(statement: ast.stmt, owner: str) -> list[str] | None:
     ]  # fmt: skip
     uses = [one for one in ast.walk(statement) if isinstance(one, ast.expr) and ast.unparse(one) == owner]
     return [one.attr for one in called] if len(called) == len(uses) else None
-
-
-def _stored(statement: ast.stmt) -> set[str]:
-    return {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 def finding(process: Process, rule: str, found: EarlyTake) -> Finding:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tracelyze.analyzers.rules.data.corrupted_copy import early_reads
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.editing.parsed_line import name_of
+from tracelyze.analyzers.script.names import names_in, places_in
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -76,7 +77,7 @@ def in_order(block: Sequence[ast.stmt], elements: dict[str, str]) -> Iterator[tu
 
 
 def _waits_in_each(loop: ast.For) -> bool:
-    names = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    names = names_in(loop.target)
     return any(
         isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in early_reads.WAITS
         and isinstance(one.func.value, ast.Name) and one.func.value.id in names
@@ -85,7 +86,7 @@ def _waits_in_each(loop: ast.For) -> bool:
 
 
 def mentions(node: ast.AST, text: str) -> bool:
-    return any(isinstance(one, ast.Name | ast.Attribute) and ast.unparse(one) == text for one in ast.walk(node))
+    return text in places_in(node)
 
 
 def waits(node: ast.AST) -> bool:

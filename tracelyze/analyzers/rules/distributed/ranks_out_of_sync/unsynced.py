@@ -11,6 +11,7 @@ from tracelyze.analyzers.rules.distributed.ranks_out_of_sync import tensors
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
 
@@ -81,11 +82,11 @@ def of(process: Process) -> Unsynced | None:
     wanted = _wanted(chosen[0], condition)
     if ast.unparse(ast.parse(wanted)) == ast.unparse(chosen[0].test):
         return None
-    both = _names(condition) & _names(chosen[0].test)  # what the step goes by, too, is right: the choice is not
+    both = names_in(condition) & names_in(chosen[0].test)  # what the step goes by, too, is right: the choice is not
     named = None if both else _named(process, place, lines, chosen[0].test)
     if named is not None:
         return _by_name(place, named, chosen[0], condition)
-    known = _names(condition) <= _names(chosen[0].test)
+    known = names_in(condition) <= names_in(chosen[0].test)
     return Unsynced(place, own.changed(own.parsed.with_parts({chosen[0].test: wanted})) if known else None)
 
 
@@ -116,7 +117,7 @@ def _by_name(place: Location, named: OwnStatement, chosen: ast.IfExp, condition:
         wanted = ast.unparse(_negated(ast.parse(wanted, mode="eval").body))
     if ast.unparse(ast.parse(wanted)) == ast.unparse(value):
         return None
-    known = _names(condition) <= _names(value)
+    known = names_in(condition) <= names_in(value)
     at = place.at(named.line, named.text)
     return Unsynced(place, named.changed(named.parsed.with_parts({value: wanted})) if known else None, at)
 
@@ -144,7 +145,3 @@ def _above(lines: dict[int, str], step: Location) -> ast.expr | None:
             head = parsed_line.parse(text.strip()) if text else None
             return head.statement.test if head is not None and isinstance(head.statement, ast.If) else None
     return None
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.Name)}

@@ -13,6 +13,7 @@ from tracelyze.analyzers.script import edits, recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.own_statement import OwnStatement
+from tracelyze.analyzers.script.names import places_in
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -98,14 +99,14 @@ def _computing(process: Process, where: Location, lines: list[int], loss: str, m
     through: set[str] = set()
     derived: list[OwnStatement] = []
     for one in made.values():
-        if _calls(one, model) or _names(one.parsed.statement.value) & through:  # type: ignore[attr-defined]
+        if _calls(one, model) or places_in(one.parsed.statement.value) & through:  # type: ignore[attr-defined]
             derived.append(one)
             through |= _targets(one)
     needed, leading = {loss}, list[OwnStatement]()
     for one in reversed(derived):
         if _targets(one) & needed:
             leading.insert(0, one)
-            needed |= _names(one.parsed.statement.value)  # type: ignore[attr-defined]
+            needed |= places_in(one.parsed.statement.value)  # type: ignore[attr-defined]
     return leading
 
 
@@ -113,10 +114,6 @@ def _calls(one: OwnStatement, model: str) -> bool:
     return any(ast.unparse(node.func) == model for node in ast.walk(one.parsed.tree) if isinstance(node, ast.Call))
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)}
-
-
 def _targets(one: OwnStatement) -> set[str]:
     statement = one.parsed.statement
-    return set().union(*map(_names, statement.targets)) if isinstance(statement, ast.Assign) else set()
+    return set().union(*map(places_in, statement.targets)) if isinstance(statement, ast.Assign) else set()

@@ -12,6 +12,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.script import recorded_text, script_lines
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def _is_new(made: ast.Assign) -> bool:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         first, value = value.func.attr, value.func.value
     itself = first in ("mul", "lerp") and isinstance(value, ast.Name) and value.id == name
-    used = {one.id for one in ast.walk(value) if isinstance(one, ast.Name)}
+    used = names_in(value)
     return bool(name) and (itself or (isinstance(value, ast.BinOp) and not first and name in used))
 
 

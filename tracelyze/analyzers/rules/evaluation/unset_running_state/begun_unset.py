@@ -15,6 +15,7 @@ import numpy as np
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.parsed_line import name_of
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.analyzers.script.settings import callers
 from tracelyze.diagnosis import Diff, Location
 
@@ -92,7 +93,7 @@ def _kept(process: Process, place: Location) -> tuple[int, str] | None:
             continue
         last = own.line
         statement = own.parsed.statement
-        uses = {name_of(one) for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Name)}
+        uses = names_in(own.parsed.tree)
         if own.line > place.line and not uses & holding:
             continue
         parameter = _as_parameter(own, statement)
@@ -118,7 +119,7 @@ def _assigned(statement: ast.stmt | None) -> set[str]:
     """The names that hold what a statement computes."""
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)} - {"self"}
+        return set().union(*map(names_in, targets)) - {"self"}
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _HOLDS:
         return {call.func.value.id} if isinstance(call.func.value, ast.Name) else set()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _example(own: OwnStatement, number: str, again: bool) -> str:
         return ""
     mean, divisor = means[0], means[0].right
     outer = [one for one in divisions if again and one.left is mean and isinstance(one.right, ast.Name | ast.Constant)]
-    names = {one.id for one in ast.walk(divisor) if isinstance(one, ast.Name)}
+    names = names_in(divisor)
     counted = "..."
     if len(names) == 1 and not isinstance(divisor, ast.BinOp):
         name = names.pop()

@@ -18,6 +18,7 @@ from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.script import kept_tensors, line_edits, recorded_text
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.parsed_line import name_of
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.analyzers.script.remedy import example_of
 from tracelyze.diagnosis import Diff, Finding, Location
 
@@ -154,15 +155,11 @@ def _statements(process: Process, called: Location, lines: list[int]) -> list[ow
     return list(found.values())
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
 def _targets(one: own_statement.OwnStatement) -> set[str]:
     statement = one.parsed.statement
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", ast.Tuple([]))]
     return {
-        name for target in targets if isinstance(target, ast.Name | ast.Tuple | ast.List) for name in _names(target)
+        name for target in targets if isinstance(target, ast.Name | ast.Tuple | ast.List) for name in names_in(target)
     }
 
 
@@ -214,7 +211,7 @@ def _stores(one: own_statement.OwnStatement, holding: set[str], own: set[str]) -
     stored = _stored(one)
     if stored is None or any(word in one.text for word in kept_tensors.FREED):
         return False
-    return _graph_of(stored[1], holding) and not _names(stored[0]) & own
+    return _graph_of(stored[1], holding) and not names_in(stored[0]) & own
 
 
 def _hands_on(one: own_statement.OwnStatement, holding: set[str]) -> bool:

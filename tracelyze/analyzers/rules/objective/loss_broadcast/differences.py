@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _named(lines: dict[int, str], node: ast.expr, number: int) -> set[str]:
     """The names in an expression, and in what a name was given."""
     made = assigned(lines, node.id, number) if isinstance(node, ast.Name) else None
     parts = [node, *([made[1]] if made is not None else [])]
-    return {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
+    return set().union(*map(names_in, parts))
 
 
 def _products(
@@ -110,12 +111,8 @@ def _products(
 def _multiplies(product: ast.BinOp) -> bool:
     """Whether neither side is a number, and both are not the same."""
     sides = (product.left, product.right)
-    plain = any(isinstance(one, ast.Constant | ast.UnaryOp) and not _names(one) for one in sides)
+    plain = any(isinstance(one, ast.Constant | ast.UnaryOp) and not names_in(one) for one in sides)
     return not plain and ast.unparse(sides[0]) != ast.unparse(sides[1])
-
-
-def _names(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Name) for one in ast.walk(node))
 
 
 def assigned(lines: dict[int, str], name: str, below: int) -> tuple[int, ast.expr] | None:

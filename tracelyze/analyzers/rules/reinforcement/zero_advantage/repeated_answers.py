@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import parsed_line
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.analyzers.script.remedy import Remedy
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _repeats(text: str, name: str) -> bool:
     if line is None or not isinstance(statement, ast.Assign) or not line.calls(*_REPEATS):
         return False
     held = {ast.unparse(one) for target in statement.targets for one in ast.walk(target)}
-    used = {ast.unparse(one) for one in ast.walk(statement.value) if isinstance(one, ast.Name)}
+    used = names_in(statement.value)
     return name in held and name in used
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.parsed_line import name_of
+from tracelyze.analyzers.script.names import names_in
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _iterator(optimization: Optimization) -> OwnStatement | None:
     made = own_statement.at(process, place)
     if place is None or made is None:
         return None
-    given = {node.id for node in ast.walk(made.parsed.tree) if isinstance(node, ast.Name)}
+    given = names_in(made.parsed.tree)
     lines = recorded_text.around(process, place)
     found = []
     for number, line in lines.items():
