@@ -181,6 +181,25 @@ def test_a_table_of_positions_that_several_classes_make(make, function: str, lin
     assert make.check("crash", process)[2].location.line == line
 
 
+@pytest.mark.parametrize(
+    ("below", "source", "line"),
+    [
+        ("model = Llama(config)", "trainer.train()", 4),
+        ("model.resize_token_embeddings(len(tok))", "trainer.train()", 9),  # it has the rows
+        ("model = Own(config)", "x = self.words(ids)", 9),  # a table of the script's own, which is named
+    ],
+)
+def test_tokens_that_are_added_without_rows_for_them(make, below: str, source: str, line: int) -> None:
+    adds = 'tok.add_special_tokens({"additional_special_tokens": ["<tool>"]})'
+    site = {"site": 5, "role": "special-tokens", "file": "train.py", "line": 4, "function": "main", "source": adds}
+    site |= {"excerpt": f"{adds}\n{below}", "excerpt_line": 4}
+    text = f'Traceback (most recent call last):\n  File "/w/train.py", line 9, in main\n    {source}\n'
+    event = exception("IndexError", f"{text}IndexError: index out of range in self")[0] | {"source": source}
+    finding = make.check("crash", make.process(events=[event], end=Exit("exception", 1), sites=[site]))[2]
+    assert (finding.location.line, finding.seen_at.line) == (line, 9)
+    assert ("resize_token_embeddings(len(tok))" in finding.fix_code) == (line == 4)
+
+
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
     def fix_code(facts) -> str:
         process = make.process(events=exception("OddError", "OddError: 7"), end=Exit("exception", 1), facts=facts)

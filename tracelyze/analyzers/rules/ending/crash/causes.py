@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracelyze.analyzers.computed.crashes import checkpointed
-from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, CHANGED_IN_PLACE, NO_GRAPH, Family
-from tracelyze.analyzers.rules.ending.crash import made_outside, stepped_between
+from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, CHANGED_IN_PLACE, IDS, NO_GRAPH, Family
+from tracelyze.analyzers.rules.ending.crash import added_tokens, made_outside, stepped_between
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -43,4 +43,6 @@ def found(family: Family | None, process: Process, event: dict[str, Any], where:
         return made_outside.found(process, event, where)
     if name == CHANGED_IN_PLACE:
         return stepped_between.found(process, event, where)
+    if name == IDS:
+        return added_tokens.found(process, where)
     return checkpointed.found(process) if name == NO_GRAPH else None
