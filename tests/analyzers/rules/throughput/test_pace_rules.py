@@ -382,6 +382,32 @@ def test_a_line_that_goes_over_everything_so_far(make, text: str, computed: bool
     assert bool(finding.fix_code) == bool(code)
 
 
+@pytest.mark.parametrize(
+    ("behind", "line"),
+    [
+        (["shown = meter.total()", "if step % 50 == 0:", "    print(shown)"], 23),
+        (["if step % 50 == 0:", "    print(meter.total())"], 12),  # not at every step: something else may call it, too
+        (["low, high = meter.total(), other.total()", "one = meter.total()"], 12),  # of two lines either
+        (["meter.update(loss)"], 12),
+    ],
+)
+def test_the_line_of_the_loop_that_calls_what_goes_over_everything(make, behind: list[str], line: int) -> None:
+    text = "\n".join(["for step in steps:", "    loss.backward()", *(f"    {one}" for one in behind)])
+    rows = [
+        {"site": 1, "role": "backward", "line": 22, "function": "main", "source": "loss.backward()"}
+        | {"excerpt_line": 21, "excerpt": text},
+        {"site": 9, "role": "sampled", "line": 12, "function": "total", "source": "return sum(self.seen)"}
+        | {"excerpt_line": 12, "excerpt": "        return sum(self.seen)"},
+    ]  # fmt: skip
+    steps = slower(make)
+    samples = sampled(steps, site=[9] * len(steps["time"][::10]))
+    finding = judge(make, steps, samples=samples, sites=[row | {"file": "train.py"} for row in rows])[2]
+    assert (finding.location.line, finding.seen_at is not None) == (line, line == 23)
+    assert ("Line 23 calls that total() at every step." in finding.summary) == (line == 23)
+    if line == 23:
+        assert finding.fix_code == "if step % 50 == 0:\n    shown = meter.total()  # line 23 moves to here"
+
+
 def test_steps_of_which_none_is_judged_did_not_get_slower() -> None:
     """Those of a second-order optimizer, say, each of which takes another number of calls: numpy would warn of them."""
     seconds, none = np.linspace(1, 2, 6), np.zeros(6, dtype=bool)

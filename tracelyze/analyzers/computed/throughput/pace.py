@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed import hooks_added
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention, outliers, workload
+from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.editing.storing import metrics_in_steps
 from tracelyze.formatting import percent
 
@@ -91,10 +92,27 @@ def reason(optimization: Optimization, waited: float, acting: bool) -> Reason:
     if acting:
         why = f"Batches did not grow, and calls of the model grew far less.{seen}"
         return Reason(waited, why, ACTING_FIX, ACTING_CODE, place)
-    why, remedy = f"Neither batches nor module calls grew.{seen}", metrics_in_steps.of(optimization.process, place)
-    if remedy is not None:
-        return Reason(waited, why, remedy.fix, remedy.code, place)
+    why, calls = f"Neither batches nor module calls grew.{seen}", _calls_it(optimization, place)
+    if place is not None and calls is not None:
+        why += f" Line {calls.line} calls that {place.function}() at every step."
+    remedy = metrics_in_steps.of(optimization.process, calls or place)
+    if remedy is not None or (place is not None and calls is not None):
+        fix, code = (remedy.fix, remedy.code) if remedy is not None else (FIX, "")
+        return Reason(waited, why, fix, code, calls or place, place if calls is not None else None)
     return Reason(waited, why, FIX, FIX_CODE if place is None or _AVERAGES.search(place.source) else "", place)
+
+
+def _calls_it(optimization: Optimization, place: Location | None) -> Location | None:
+    """The only line beside the backward, at every step then, that calls the function of a line in another one."""
+    backward = optimization.backward_location
+    if place is None or backward is None or "backward(" not in backward.source or not place.function.isidentifier():
+        return None
+    if place.function in (backward.function, "forward") or place.function.startswith("__"):
+        return None
+    lines = recorded_text.of_function(optimization.process, backward)
+    depth, call = recorded_text.indent_of(lines.get(backward.line, "")), rf"(?<!def )(?<!\w){place.function}\("
+    alike = [at for at, text in lines.items() if recorded_text.indent_of(text) == depth and re.search(call, text)]
+    return backward.at(alike[0], lines[alike[0]]) if depth and len(alike) == 1 else None
 
 
 def crowded(optimization: Optimization) -> Floats:
