@@ -109,6 +109,8 @@ def test_the_line_that_gives_the_length_at_which_texts_are_cut(make) -> None:
 
     assert found(cuts, gives, other).location.line == 68
     assert found(cuts, gives, other).fix_code.startswith("most = 32  #")
+    option = gives | {"source": 'parser.add_argument("--most", type=int, default=16)'}
+    assert "default=32)  # or more" in found(cuts, option, other).fix_code
     again = gives | {"site": 9, "line": 90, "function": "test"}
     for sites in ((cuts, other), (cuts, gives, again)):
         assert found(*sites).location.line == 38

@@ -202,6 +202,40 @@ def test_completions_that_are_all_alike(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("prints", "default", "line", "said"),
+    [
+        ("{n} {n} {n}", "temperature=0.0", 57, "out = policy.generate(prompts, temperature=1.0)"),  # few are compared
+        ("{n} {n} {n}", "temperature: float = 0", 57, "out = policy.generate(prompts, temperature=1.0)"),
+        ("{n} {n} {n}", "temperature=1.0", 57, ""),
+        ("m m m", "temperature=0.0", 60, "rewards"),  # a mask, the same in each batch
+        ("{n} {n}x {n}y", "temperature=0.0", 60, "rewards"),
+    ],
+)
+def test_completions_of_a_function_of_the_script_that_are_all_alike(
+    make: Any, prints: str, default: str, line: int, said: str
+) -> None:
+    """It does not take the arguments that a library's generate() takes; what it decodes by is in its head."""
+    text = "    out = policy.generate(prompts)\n    r = reward(out)\n    b = r.view(4, 8)\n    adv = b - b.mean()"
+    computed = {"site": 9, "role": "advantage", "file": "t.py", "line": 60, "function": "rl", "excerpt_line": 57}
+    head = f"    def generate(self, prompts, {default}):"
+    defined = {"site": 8, "role": "forward", "file": "t.py", "line": 21, "function": "generate", "excerpt_line": 20}
+    sites = [computed | {"source": "adv = b - b.mean()", "excerpt": text},
+             defined | {"source": "logits = self(ids)", "excerpt": f"{head}\n        logits = self(ids)"}]  # fmt: skip
+    batches = []
+    for step in range(0, 100, 5):
+        row = {"step": step, "field": "0", "dtype": "int64", "shape": "6x13", "trained": True}
+        batches += [
+            row | {"prints": prints.format(n=f"p{step}")},
+            row | {"shape": "6x7", "trained": False} | {"prints": "a a a"},
+        ]
+    graphs = [{"step": 5 * n, "site": 1, **one} for n, one in enumerate(weights(*[1.0] * 18))]
+    process = make.process(sites=[*SITES, *sites], more={"loss_graphs": graphs, "batches": batches})
+    finding = make.check(ADVANTAGE, process)[2]
+    assert (finding.location.line, "do_sample" in finding.fix) == (line, False)
+    assert said in finding.fix_code
+
+
+@pytest.mark.parametrize(
     "rows",
     [
         weights(*[0.0] * 20),  # mu = 1: the loss reads 0, its weights do not

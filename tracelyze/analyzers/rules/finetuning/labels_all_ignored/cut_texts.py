@@ -134,7 +134,11 @@ def _cut(process: Process, length: int, filled: str) -> Remedy:
     }
     number = next(iter(rows.values()))["site"] if len(rows) == 1 else None
     line = process.site(number) if number is not None else None
-    pattern = pattern if line is None or pattern.search(line.source) else re.compile(rf"(?P<name>(?<!\S)){length}\b")
+    pattern = (
+        pattern
+        if line is None or pattern.search(line.source)
+        else re.compile(rf"(?P<name>(?<!\S)|\bdefault\s*=\s*){length}\b")
+    )
     twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
     return Remedy(
         "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "

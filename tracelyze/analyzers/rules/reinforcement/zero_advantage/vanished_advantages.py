@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracelyze.analyzers.rules.reinforcement.zero_advantage import (
     coarse_rewards,
     equal_rewards,
+    own_decoding,
     prompted_rewards,
     repeated_answers,
 )
@@ -26,8 +27,9 @@ DRAW = (
 )
 DRAW_CODE = "completions = model.generate(prompts, do_sample=True, temperature=1.0)"
 PRINT = (
-    "Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
-    "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task."
+    "Print the rewards of a few groups, and the completions. If those of a group are all the same: draw them, at a "
+    "temperature above 0. If all rewards are equal: look at the reward function; if prompts are all too easy or too "
+    "hard, choose others, draw more completions per prompt, or reward a part of the task."
 )
 SPREAD = "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group"
 _BATCHES = 3  # looks at batches of completions: one may repeat its rows by chance, where the policy is all but certain
@@ -52,7 +54,11 @@ def cause(process: Process, steps: Floats, zero: Any, seen: Location | None) -> 
             f" In the batches looked at each row stands {times} times over, or more: all completions of a prompt are "
             "one and the same. Greedy decoding makes them so, or a policy that has become certain."
         )
-        return Cause(VANISH + alike, DRAW, DRAW_CODE, _line_that_writes(process) or computed)
+        writes = _line_that_writes(process)
+        own = own_decoding.of(process, computed, writes)
+        if own is not None:
+            return Cause(VANISH + alike, own.fix, own.code, own.place or computed)
+        return Cause(VANISH + alike, DRAW, DRAW_CODE, writes or computed)
     equal = equal_rewards.at(process, steps[zero])
     rewards = None if computed else coarse_rewards.within(process, script_lines.rewarding(process, seen))
     joins = prompted_rewards.joining(process, rewards)
@@ -107,7 +113,10 @@ def _completions_alike(process: Process, steps: Floats) -> int:
                 widths[key] = min(width, widths.get(key, width))
     written = [row for row in trained if widths.get((row["step"], str(row["field"])), row["width"]) < row["width"]]
     met = [Counter(row["prints"].split()) for row in written]
-    counts = [min(one.values()) for one in met if len(one) > 1]  # one row in all: a mask, or the like
+    counts = [min(one.values()) for one in met if len(one) > 1]
+    lone = [one for one in met if len(one) == 1]  # few rows were compared: all of one prompt, or of a mask
+    if len({key for one in lone for key in one}) == len(lone):  # a mask, or the like, is the same in each batch
+        counts += [min(one.values()) for one in lone]
     return min(counts) if len(counts) >= _BATCHES and min(counts) > 1 else 0
 
 
