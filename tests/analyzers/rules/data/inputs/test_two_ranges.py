@@ -137,6 +137,20 @@ def test_what_differs_between_the_two_in_health(make, training: list[Row], valid
     assert make.check("input-normalization", trained(make, train_side(*training), held_out(*validation)))[0] != "fired"
 
 
+@pytest.mark.parametrize(("losses", "fires"), [([1] * 6, True), ([1, 1, 1, 1, 1, 0], False)])
+def test_what_a_model_draws_of_its_own_is_no_validation(make, losses: list[int], fires: bool) -> None:
+    """A sampler feeds the model what it made before. No loader tells it from data, and no loss is computed of it."""
+    drawn = [row | {"loader": None, "time": 1e4} for row in held_out()]
+    alike = [row | {"loader": None} for row in train_side()]
+    process = trained(make, alike, drawn, evals=make.evals(6, 60) | no_loader_of(losses))
+    process.optimizations[0].steps["loader"][:] = float("nan")
+    assert (make.check("input-normalization", process)[0] == "fired") is fires
+
+
+def no_loader_of(losses: list[int]) -> Row:
+    return {"loader": [float("nan")] * 6, "losses": losses, "loss": [21.0, 24.0, 30.0, 41.0, 55.0, 60.0]}
+
+
 def test_token_ids_and_targets_have_no_range(make) -> None:
     ids = batches(0, True, *[NORMAL] * 8, dtype="int64"), batches(1, False, *[RAW] * 5, dtype="int64")
     assert make.check("input-normalization", trained(make, *ids))[0] != "fired"

@@ -11,6 +11,8 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.rules.data.input_normalization import inputs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
 
@@ -86,16 +88,31 @@ def _pairs(process: Process) -> dict[str, tuple[list[dict[str, Any]], list[dict[
         return {}
     numbers, counts = np.unique(np.nan_to_num(loaders, nan=-1.0), return_counts=True)
     loader = float(numbers[int(np.argmax(counts))])
+    measures = _measuring(process)
     sides: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
     for row in process.tables["batches"].records():
         name, made_by = str(row["field"]), -1.0 if row["loader"] is None else float(row["loader"])
         if "float" not in str(row["dtype"]) or name.lower() in inputs.TARGETS or row["alert"]:
+            continue
+        if not row["trained"] and made_by < 0 and not measures(row["time"]):
             continue
         trains = bool(row["trained"]) and (made_by in training if len(training) else made_by < 0)
         if trains or (row["trained"] is not None and not row["trained"] and made_by == loader):
             sides.setdefault(name, ([], []))[0 if trains else 1].append(row)
     alike = {name: pair for name, pair in sides.items() if len({_sample(row) for rows in pair for row in rows}) == 1}
     return {name: (trained, evaluated, loader) for name, (trained, evaluated) in alike.items()}
+
+
+def _measuring(process: Process) -> Callable[[float | None], bool]:
+    """Whether the last pass that began before a time computed a loss: one that computes none may be given what the
+    model itself made, as where it draws samples, and that is no validation data."""
+    begun, losses = process.evals["time_start"], np.nan_to_num(process.evals["losses"])
+
+    def measures(time: float | None) -> bool:
+        before = np.flatnonzero(begun <= time) if time is not None else np.array([], dtype=np.intp)
+        return not len(before) or bool(losses[before[np.argmax(begun[before])]] > 0)
+
+    return measures
 
 
 def _sample(row: dict[str, Any]) -> str:
