@@ -76,7 +76,7 @@ def test_the_line_to_change_is_where_the_producer_failed(make) -> None:
         process = standing(make, others=("thread prefetch: ended",), events=(RAISED,), end=end)
         finding = make.check("standstill", process)[2]
         assert (finding.confidence, finding.location.line, finding.seen_at.line) == ("certain", 12, 31)
-        assert "Thread prefetch had ended with an exception: ValueError: bad shard in line 12." in finding.summary
+        assert "Thread prefetch had ended with an exception: ValueError: bad shard, in line 12." in finding.summary
 
 
 def test_a_lock_that_the_thread_holds_itself(make) -> None:

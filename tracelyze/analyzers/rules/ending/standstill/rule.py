@@ -138,7 +138,7 @@ RULE = Rule(
     thresholds=(
         Threshold("seconds", 25, "s", "derived: stacks are written down after 30 s; the first looks may miss a few"),
         Threshold("times", 3, "longest pauses", "derived: validation and saving vary, by less than that"),
-        Threshold("busy", 0.01, "share", "measured: a wait and its recording take 0.0005 of a processor on 2 cores"),
+        Threshold("busy", 0.01, "share", "measured: waits with their recording took up to 0.003 on a busy machine"),
         Threshold("outside", 60, "s", "derived: the longest time-out that web servers have by default"),
         Threshold("long", 300, "s", "derived: five of these"),
     ),

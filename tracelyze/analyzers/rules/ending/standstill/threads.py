@@ -93,7 +93,7 @@ def raised(process: Process) -> Raised | None:
     row = rows[-1]
     lines = str(row["text"] or row["name"] or "an exception").strip().splitlines()
     place = Location(row["file"], row["line"] or 0, "", row["source"] or "") if row["file"] else None
-    at = f" in line {place.line}" if place else ""
+    at = f", in line {place.line}" if place else ""
     return Raised(f"{shortened(lines[-1], 120)}{at}", place)
 
 
