@@ -143,7 +143,6 @@ class _Forward(ModuleWatch):
         self._names: dict[int, str] = {}
         self._products = Products(self._torch)
         self._functions = FunctionalActivations()
-        self._direct = signal.program.direct_calls
         self._every = 1
         self._seconds = 0.0
 
@@ -163,7 +162,7 @@ class _Forward(ModuleWatch):
             self._products, self._functions = Products(self._torch), FunctionalActivations()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._gates = Gates(torch, root)
-            self._direct.begins()
+            self._signal.program.direct_calls.begins()
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
         except Exception as error:  # a model that hides its modules, say
             if raised_by_a_signal_handler(error):
@@ -179,7 +178,7 @@ class _Forward(ModuleWatch):
         try:
             self.order += 1
             if self.error is None:
-                self._direct.returned(module, sys._getframe(1).f_back)
+                self._signal.program.direct_calls.returned(module, sys._getframe(1).f_back)
                 with unseen(self._torch):
                     if self._gates is not None:
                         self._gates.returned(module, output)
@@ -194,7 +193,7 @@ class _Forward(ModuleWatch):
     def ends(self, root: Any, output: Any) -> None:
         """The root returned, too."""
         self.returned(root, output)
-        self._direct.ends(root)
+        self._signal.program.direct_calls.ends(root)
         start = perf_counter()
         try:
             with unseen(self._torch):
