@@ -12,6 +12,7 @@ from tracelyze.analyzers.computed.throughput import loaders_made_once
 from tracelyze.analyzers.script import recorded_text
 from tracelyze.analyzers.script.comments import code_of
 from tracelyze.analyzers.script.editing import loader_arguments, own_statement, parsed_line
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location, Setting
 
 if TYPE_CHECKING:
@@ -81,27 +82,24 @@ def made_anew(optimization: Optimization, loader: Mapping[str, Any], most: float
     return bool(loader.get("num_workers")) and sum(row["loader"] in fed for row in same) > most
 
 
-def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[str, str, str]:
-    """What to do, an example, and a sentence that says why the first batch is late."""
+def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> Remedy:
+    """What to do about a first batch that is late, and a sentence that says why it is."""
     changed = changed_between_epochs(process, loader)
     read = _epoch_read(process, loader)
     end = loader.get("num_workers") and not loader.get("persistent_workers")
     if (changed is not None or read is not None) and end:
         why = " Each epoch makes a new loader, with new workers." if renewed else ENDED
         told = SHARED.format(line=changed.line) if changed else READS.format(line=read[0], name=read[1]) if read else ""
-        return told.replace(_STAY, f"one loader and {_STAY}") if renewed else told, "", why
+        return Remedy(told.replace(_STAY, f"one loader and {_STAY}") if renewed else told, why=why)
     if renewed:
-        return (
-            ONCE + COPIES,
-            loaders_made_once.example(process, loader),
-            " Each epoch makes a new loader, with new workers.",
-        )
+        code = loaders_made_once.example(process, loader)
+        return Remedy(ONCE + COPIES, code, why=" Each epoch makes a new loader, with new workers.")
     if end:
         code = loader_arguments.example(process, loader, {"persistent_workers": True})
-        return PERSISTENT + COPIES, code, ENDED + _begun_by(process, loader)
+        return Remedy(PERSISTENT + COPIES, code, why=ENDED + _begun_by(process, loader))
     if loader.get("num_workers"):
-        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
-    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
+        return Remedy("Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.")
+    return Remedy("Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.")
 
 
 def _begun_by(process: Process, loader: Mapping[str, Any]) -> str:

@@ -89,7 +89,7 @@ def _finding(
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
-    fix, code, made = regions.remedy(optimization)
+    remedy = regions.remedy(optimization)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -101,8 +101,8 @@ def _finding(
             f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value "
             f"to the next one in {dtype}, and they do not add up."
         ),
-        fix=fix,
-        fix_code=code,
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -110,7 +110,7 @@ def _finding(
             Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=made or optimization.step_location,
+        location=remedy.place or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run whose starting weights should change very little.",
     )

@@ -63,7 +63,7 @@ def _finding(
     loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
     renewed = kept_workers.made_anew(optimization, loader, limits["boundaries"])
-    fix, code, why = kept_workers.advice(optimization.process, loader, renewed)
+    remedy = kept_workers.advice(optimization.process, loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
     called_at = loaders_made_once.assigned(optimization.process, loader) if renewed else None
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
@@ -74,9 +74,9 @@ def _finding(
         title=f"{plural(len(rows), 'epoch')} waited {duration(float(excess.sum()))} in all for first batches: "
         f"{percent(whole)} of the time",
         summary=f"The first batch of {plural(len(rows), 'epoch')} came late: after {duration(middle + usual)} in the "
-        f"median, where others take {duration(usual)}.{why}" + ("" if matters else LITTLE),
-        fix=fix,
-        fix_code=code,
+        f"median, where others take {duration(usual)}.{remedy.why}" + ("" if matters else LITTLE),
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=timing.step_at(optimization, int(rows[0])),
         last_step=timing.step_at(optimization, int(rows[-1])),
         first_second=timing.second_at(optimization, int(rows[0])),
@@ -89,7 +89,7 @@ def _finding(
             *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), whole),
-        location=(called_at or made_at if code else None) or iterated,
+        location=(called_at or made_at if remedy.code else None) or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
         diff=None if renewed else kept_workers.edit(optimization.process, loader),

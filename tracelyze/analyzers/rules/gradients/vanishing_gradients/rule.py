@@ -63,7 +63,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
     steps = int((timing.numbers(optimization) >= begin).sum())  # those after the last measurement, too
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
     early, late, third = profile.layers[0], profile.layers[-1], profile.third
-    place, why, fix, code = thinning_layers.remedy(optimization, early, limits["small"])
+    remedy = thinning_layers.remedy(optimization, early, limits["small"])
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -81,10 +81,10 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
                 if moved < limits["moved"]
                 else "The optimizer scales such gradients up, so it mostly follows noise."
             )
-            + why
+            + remedy.why
         ),
-        fix=fix,
-        fix_code=code,
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -95,7 +95,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
             Evidence("most the first layers could move in that time, relative to their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
-        location=place or optimization.backward_location,
+        location=remedy.place or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot get lower, so the first layers are not what limits it.",

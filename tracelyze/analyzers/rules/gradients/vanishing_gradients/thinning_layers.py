@@ -12,6 +12,7 @@ import numpy as np
 
 from tracelyze.analyzers.script import script_lines
 from tracelyze.analyzers.script.editing import own_statement, parsed_line
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _RECTIFIES: Final = re.compile(r"ReLU|GELU|SiLU|ELU|Mish|Swish", re.IGNORECASE)
 _SATURATES: Final = "Sigmoid"  # however it is initialised, its slope is a quarter at most
 
 
-def remedy(optimization: Optimization, layer: str, small: float) -> tuple[Location | None, str, str, str]:
-    """The line to change, what it does, what to do instead, and an example: a line that fills weights so small that a
+def remedy(optimization: Optimization, layer: str, small: float) -> Remedy:
+    """The line to change, what it does, and what to do instead: a line that fills weights so small that a
     layer hands on no more than `small` of its input's size, else the one that makes the activations or the layer."""
     process, begin = optimization.process, _begin(optimization)
     filled = _line(process, begin[0]) if begin is not None and begin[1] <= small else None
@@ -44,9 +45,10 @@ def remedy(optimization: Optimization, layer: str, small: float) -> tuple[Locati
         own = own_statement.at(process, filled)
         size = (_size(own) if own is not None else None) or begin[0]
         told = {"line": filled.line, "size": number(size, 2), "share": number(begin[1], 2)}
-        return filled, _WHY.format(**told), _INITIALISE.format(**told), _initialised(process, filled)
+        fix, code = _INITIALISE.format(**told), _initialised(process, filled)
+        return Remedy(fix, code, filled, why=_WHY.format(**told))
     place = _made_at(process, layer)
-    return place, "", _LET_THROUGH, _passing(process, place)
+    return Remedy(_LET_THROUGH, _passing(process, place), place)
 
 
 def _made_at(process: Process, layer: str) -> Location | None:

@@ -8,6 +8,7 @@ from tracelyze.analyzers.script import script_lines
 from tracelyze.analyzers.script.candidates import loaded_short
 from tracelyze.analyzers.script.editing import trainer_examples
 from tracelyze.analyzers.script.editing.remade.precision import casts
+from tracelyze.analyzers.script.remedy import Remedy
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
@@ -24,17 +25,16 @@ _KEEP: Final = (
 _MIXED: Final = 'Have the framework keep the weights in float32 and compute in 16 bits: "{mixed}" in line {line}.'
 
 
-def remedy(optimization: Optimization) -> tuple[str, str, Location | None]:
-    """How the weights are kept in float32, an example, and the line that makes them 16-bit numbers or tells a framework
-    to."""
+def remedy(optimization: Optimization) -> Remedy:
+    """How the weights are kept in float32, at the line that makes them 16-bit numbers or tells a framework to."""
     process = optimization.process
     asked = script_lines.only(process, "setting", _SHORT_WEIGHTS)
     if asked is None:
         short = loaded_short.place(process) or script_lines.made_short(process)
         short = casts.given_by(process, short) or short
-        return _KEEP + said(process), with_float32_weights(optimization, short), short
+        return Remedy(_KEEP + said(process), with_float32_weights(optimization, short), short)
     mixed = "bf16-mixed" if "bf16" in asked.source else "16-mixed"
-    return _MIXED.format(mixed=mixed, line=asked.line), f'precision="{mixed}"  # line {asked.line}', asked
+    return Remedy(_MIXED.format(mixed=mixed, line=asked.line), f'precision="{mixed}"  # line {asked.line}', asked)
 
 
 def said(process: Process) -> str:
