@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.script.candidates import dropped
-from tracelyze.analyzers.script.editing import own_names, trainer_examples, unknown_names
+from tracelyze.analyzers.script.editing import own_comments, own_names, trainer_examples, unknown_names
 from tracelyze.analyzers.script.recorded_text import excerpt_of
 from tracelyze.analyzers.script.settings import constants, framework_arguments, own_arguments
 from tracelyze.diagnosis import Diff, Finding, Location, Setting
@@ -59,6 +59,7 @@ def _example(finding: Finding, process: Process) -> str:
     if finding.diff is not None and finding.diff.removed:
         return textwrap.dedent("\n".join(finding.diff.added)).strip("\n")
     code = own_names.in_example(finding.fix_code.strip("\n"), process, finding.location)
+    code = own_comments.without(code, process)
     return unknown_names.noted(code, process, finding.location, finding.seen_at)
 
 

@@ -221,7 +221,8 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
         return Agreement("Samples", "agree", f"{seen}: each rank has its own", rule=rule)
     wrapped = all(rank in batches and batches[rank].wrapped for rank in passes)
     first_only = "" if later else " in the first pass, and not in all that followed"
-    said = f"the same batches{first_only}, at up to {plural(compared, 'place')} that were compared"
+    most = "up to " * (len(others) > 1)
+    said = f"the same batches{first_only}, at {most}{plural(compared, 'place')} of all passes that were compared"
     return Agreement("Samples", "odd" if wrapped else "own", said, [first, *same], rule=rule)
 
 

@@ -142,7 +142,7 @@ def test_beside_a_trainer_no_line_of_the_script_is_there_for_the_clearing(make, 
     ("columns", "status"),
     [
         ({"grads_discarded": [None] + [0] * 5 + [None] * (COUNT - 6)}, "passed"),  # accumulates and clears once
-        ({"backwards": [1] * COUNT}, "passed"),  # nothing is accumulated
+        ({"backwards": [1] * COUNT}, "skipped"),  # nothing is accumulated
         ({"grads_discarded": [8 if index % 50 == 7 else 0 for index in range(COUNT)]}, "passed"),  # batches given up
         ({"grads_cleared": [None] * COUNT}, "skipped"),  # closure: LBFGS
         ({"backwards": [2] * COUNT, "loader_batches": [1] * COUNT}, "skipped"),  # SAM: two passes over a batch
@@ -226,8 +226,8 @@ def test_the_limit_of_a_framework_s_clip(make, line: str, changed: str) -> None:
     [
         ({"clips": [1] * COUNT}, "passed"),  # once, before the step
         ({"clips": [8] * COUNT}, "passed"),  # once per parameter tensor
-        ({"clips": [0] * COUNT}, "passed"),  # never
-        ({"backwards": [1] * COUNT, "clips": [1] * COUNT}, "passed"),  # nothing is accumulated
+        ({"clips": [0] * COUNT}, "skipped"),  # never
+        ({"backwards": [1] * COUNT, "clips": [1] * COUNT}, "skipped"),  # nothing is accumulated
         ({"grads_discarded": [4] * COUNT}, "passed"),  # each backward is clipped alone: private training
         ({"loader_batches": [1] * COUNT}, "skipped"),  # several losses of one batch
         ({"optimizer": [index % 2 for index in range(COUNT)]}, "skipped"),

@@ -30,6 +30,8 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert finding.cost.seconds == pytest.approx(2 / 3 * (times[-1] - times[0])), "of one rank, and only what is lost"
     assert finding.ranks == [0, 1, 2]
     assert "DistributedSampler(" in finding.fix_code
+    compared = next(one.value for one in finding.evidence if one.name.startswith("batches of the first pass compared"))
+    assert f"({compared} batches of the first pass compared" in finding.summary
 
 
 def test_ranks_whose_later_passes_differ_or_were_not_compared(make) -> None:
@@ -57,6 +59,8 @@ def test_the_table_of_ranks_says_of_samples_what_the_rule_says(make, second: lis
     row = agreement._data(dict(enumerate(gathered)), {}, 2)
     assert row is not None
     assert (row.state, said in row.said) == (state, True)
+    assert state == "agree" or "of all passes that were compared" in row.said
+    assert state == "agree" or "up to" not in row.said, "of two ranks there is one number"
 
 
 def test_the_same_stream_on_every_rank_is_divided_where_it_is_read(make) -> None:

@@ -413,7 +413,7 @@ def test_a_half_of_the_weights_that_never_moves(how: str, zeros: float, other: i
 
 
 def test_weights_that_need_no_wider_copies(make) -> None:
-    assert make.check("lost-updates", make.process(more={"parameters": looks()}))[0] == "passed"
+    assert make.check("lost-updates", make.process(more={"parameters": looks()}))[0] == "skipped", "32 bits"
     rows = sixteen(0.3, [0.02] * len(gaps()))
     assert make.check("lost-updates", make.process(more={"parameters": rows}))[0] == "passed"
     assert make.check("lost-updates", make.process(more={"parameters": rows[:2]}))[0] == "skipped"

@@ -166,7 +166,7 @@ def test_batchnorm_small_batch(make) -> None:
 
     assert answer() == "fired"
     assert answer("SyncBatchNorm x3") == "skipped"
-    assert answer("Dropout") == "passed"
+    assert answer("Dropout") == "skipped"
     assert answer(batch_size=[256] * COUNT) == "passed"
     assert answer(backwards=[1] * COUNT, batch_size=[2] * COUNT) == "passed"
     assert answer(modules_in_train=[0] * COUNT) == "passed", "frozen"
@@ -235,7 +235,9 @@ def test_data_parallel(make) -> None:
     model = {"model": 0, "name": "DataParallel"}
     assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"
     assert make.check("data-parallel", make.process(models=[model]))[2].title.endswith("gains nothing on a CPU")
-    assert make.check("data-parallel", make.process())[0] == "passed"
+    assert make.check("data-parallel", make.process())[0] == "skipped", "nothing is wrapped"
+    ranks = make.process(models=[{"model": 0, "name": "DistributedDataParallel"}])
+    assert make.check("data-parallel", ranks)[0] == "passed"
     made = {"modules": [{"model": model["model"], "module": "", "kind": "DataParallel", "made_at": 3}]}
     assert make.check("data-parallel", make.process(models=[model], more=made))[2].location.line == 60
     step = {"site": 1, "role": "step", "file": "t.py", "line": 4, "function": "main", "source": "trainer.train()"}

@@ -27,6 +27,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     backwards, divisor = steps["backwards"], steps["loss_divisor"]
     usual = float(np.nanmedian(divisor)) if np.isfinite(divisor).any() else 1.0
     regular = (backwards == usual) & (divisor == usual)
+    if not (backwards > 1).any():
+        return Skipped("every step has one backward: nothing is accumulated", "not-applicable")
     if usual < 2 or regular.sum() < limits["steps"]:
         return Passed("losses are not divided by the number of backwards per step, so nothing is averaged that way")
     stepped = (divisor == usual) & ~timing.skipped(optimization)

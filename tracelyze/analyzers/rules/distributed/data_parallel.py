@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.script.editing import trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -19,10 +19,13 @@ BY_TRAINER = (
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """A model of class DataParallel was called."""
-    models = process.models.records()
+    models = list(process.models.records())
     found = [row["model"] for row in models if "DataParallel" in (row["name"], row.get("parallel"))]
     if not found:
-        return Passed("no model is wrapped in nn.DataParallel")
+        distributed = any(str(row["name"]).startswith("DistributedDataParallel") for row in models)
+        if distributed:
+            return Passed("the model is wrapped in DistributedDataParallel")
+        return Skipped("no model is wrapped to run on several devices", "not-applicable")
     _, by_trainer = trainer_examples.trainer_of(process)
     made = [row for row in process.tables["modules"].records() if row["model"] in found and not row["module"]]
     return [

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Events of modules whose own `train` had not run when they first trained."""
     missed = process.events_of("train-not-called")
     if not missed:
-        return Passed("no module that freezes parts in its own train() trained before that was called")
+        return Skipped(
+            "no module that freezes parts in its own train() trained before that was called", "not-applicable"
+        )
     row = missed[0]
     later = next((one for one in process.events_of("train-called") if one["name"] == row["name"]), None)
     begin = int(row["step"] or 0)  # another model may have trained before

@@ -32,7 +32,7 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")
     if not (short := [one for one in seen if one.dtype in SIXTEEN_BITS]):
-        return Passed("the weights are kept in 32 bits or more")
+        return Skipped("the weights are kept in 32 bits or more", "not-applicable")
     pool = pooled(short)
     if len(pool.lost) < limits["looks"]:
         return Skipped("the run is too short to see whether small updates add up")

@@ -32,7 +32,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     backwards = steps["backwards"]
     count = int(np.median(backwards[np.isfinite(backwards)])) if np.isfinite(backwards).any() else 1
     if count < 2:
-        return Passed("every step has one backward: nothing is accumulated")
+        return Skipped("every step has one backward: nothing is accumulated", "not-applicable")
     alike = (backwards == count) & accumulation.one_each(optimization)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.analyzers.rules.checkpoints.snapshot_aliased import best_models, kept_copies, kept_states, own_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -26,7 +26,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     kept = kept_states.uses(process, limits)
     best = best_models.lines(process)
     if not loads and not kept and not best:
-        return Passed("no model's load_state_dict was called")
+        if process.events_of("kept-state") or process.locations("best"):
+            return Passed("no state was kept over steps as the model's own tensors")
+        return Skipped("no state was loaded or kept", "not-applicable")
     aliased = _by_line(row for row in loads if _is_aliased(row, limits))
     shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]

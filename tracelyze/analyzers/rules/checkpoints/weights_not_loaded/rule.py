@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.analyzers.rules.checkpoints.weights_not_loaded import merged_states, prefixes, undone_loads
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return missing(process, "loads.missing")
     loads = list(process.tables["loads"].records())
     if not loads:
-        return Passed("no model's load_state_dict was called")
+        return Skipped("no model's load_state_dict was called", "not-applicable")
     missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
     made_up = {row["module"] for row in loads if not row["missing"] and _before_training(row, missed)}
     lost = [_first(row, loads, limits) for module, row in missed.items() if module not in made_up]

@@ -31,7 +31,7 @@ def _check(optimization: Optimization, limits: Limits) -> Outcome:
     backwards, clips = steps["backwards"], steps["clips"]
     several = (backwards > 1) & (clips > 0) & ~timing.skipped(optimization)
     if not several.any():
-        return Passed("no step has both several backwards and a clipping")
+        return Skipped("no step has both several backwards and a clipping", "not-applicable")
     each = several & (clips == backwards)
     if each.sum() < limits["steps"] or each.sum() < limits["share"] * several.sum():
         ratio = float(np.median(clips[several] / backwards[several]))

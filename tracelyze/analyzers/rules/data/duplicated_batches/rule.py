@@ -29,7 +29,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     streams = {int(row["loader"]): row for row in process.loaders.records() if row["iterable"]}
     streams = {index: row for index, row in streams.items() if (row["num_workers"] or 0) > 1}
     if not streams:
-        return Passed("no stream is read by several workers")
+        return Skipped("no stream is read by several workers", "not-applicable")
     looked = False
     for loader, row in streams.items():
         own = [one for one in passes.of_training(process) if one.loader == loader]

@@ -89,7 +89,7 @@ def said(
     """Title and summary. `batches`: how many were compared; `loader`: None where batches are made by hand.
     `later_alike`: whether passes after the first are the same as well; None where none was compared."""
     by_hand, early = loader is None, str((loader or {}).get("early_rank") or "")
-    what = f"{batches} batches compared, {_source(loader)}"
+    what = f"{batches} batches{'' if by_hand else ' of the first pass'} compared, {_source(loader)}"
     title = f"{of_ranks} ranks train on the same {'batches' if by_hand else 'samples'}"
     whole, alone = f"an epoch takes {times(several)} as long as with the data divided.", ": they do the work of one"
     averaged, who = "Averaged over ranks, their gradients are those of one rank", f"{of_ranks.lower()} ranks"

@@ -94,7 +94,7 @@ def _finding(
     line, fix, code = unprepared.divided(process, loader, by_hand)
     alike = None if not later else min(later) >= limits["share"]
     title, summary = batches_of_ranks.said(all_of_them, ranks, batches, None if by_hand else loader, alike)
-    part = (ranks - 1) / ranks
+    part, of_it = (ranks - 1) / ranks, "" if by_hand else " of the first pass"
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -107,8 +107,7 @@ def _finding(
         evidence=[
             Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
                      *limits.against("share")),
-            Evidence("batches compared with each rank", batches, "", *limits.against("batches"),
-                     role="basis"),
+            Evidence(f"batches{of_it} compared with each rank", batches, "", *limits.against("batches"), role="basis"),
             *([] if by_hand or loader.get("iterable") else
               [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),
             Evidence("fingerprints of the first batches", batches_of_ranks.text(seen)),

@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         if (bad & ~sampled).any() and (bad & ~sampled).sum() >= limits["share"] * among.sum():
             return [_finding(process, among, bad, has_switched, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
-        return Passed(f"no module of the model depends on the mode ({plural(count, 'validation pass')})")
+        return Skipped("no module of the model depends on the mode", "not-applicable")
     said = f"{plural(count, 'validation pass')}, {(forgotten & ~sampled).sum()} with such a module in train mode"
     return Passed(said + "; dropout is sampled, with several forwards of each input" * int((judged & sampled).any()))
 

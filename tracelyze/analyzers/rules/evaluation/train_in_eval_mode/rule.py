@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.rules.evaluation.train_in_eval_mode import (
     found_by_fit,
     kept_too_late,
@@ -36,7 +36,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if findings:
         return findings
     if not (np.nan_to_num(process.steps["modules_sensitive"]) > 0).any():
-        return Passed("no module of the model depends on the mode")
+        return Skipped("no module of the model depends on the mode", "not-applicable")
     return Passed("training steps ran in train mode, or only chosen parts were frozen from the start")
 
 

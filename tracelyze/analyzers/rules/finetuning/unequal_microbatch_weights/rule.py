@@ -27,7 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     optimization = process.optimizations[0]
     backwards = optimization.steps["backwards"]
     if not (backwards > 1).any():
-        return Passed("one backward per step: nothing is accumulated")
+        return Skipped("every step has one backward: nothing is accumulated", "not-applicable")
     if accumulation.one_each(optimization)[backwards > 1].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     means = of_microbatches.of_means(optimization)

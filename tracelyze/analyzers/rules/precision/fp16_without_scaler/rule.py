@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.analyzers.rules.precision.fp16_without_scaler import idle_scalers
 from tracelyze.analyzers.script import line_edits, script_lines
 from tracelyze.analyzers.script.editing.remade.precision import regions
@@ -27,15 +27,24 @@ def check(process: Process, limits: Limits) -> Outcome:
     if isinstance(state, dict) and state.get("reason"):
         return missing(process, "steps.scale", RULE.absent)
     findings = [found for optimization in process.optimizations if (found := _find(optimization, limits)) is not None]
-    return findings or Passed("no float16 autocast without a loss scaler")
+    if not findings and not any(_in_half(one).any() for one in process.optimizations):
+        return Skipped("nothing is computed in float16", "not-applicable")
+    return findings or Passed("what is computed in float16 is scaled, or hardly any of it is")
+
+
+def _in_half(optimization: Optimization) -> Mask:
+    """Steps whose weights are kept in float16, or that ran under its autocast; frameworks that keep a float32 copy of
+    the weights hand that copy to the optimizer."""
+    known = optimization.steps.known("autocast")
+    if str(optimization.facts.get("dtype") or "") == "float16":
+        return known
+    return np.asarray(known & (optimization.steps["autocast"] == FLOAT16), dtype=bool)
 
 
 def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     steps = optimization.steps
     dtype = str(optimization.facts.get("dtype") or "")
-    weights = dtype == "float16"  # frameworks that keep a float32 copy hand that copy to the optimizer
-    known = steps.known("autocast")
-    half = known if weights else known & (steps["autocast"] == FLOAT16)
+    weights, half, known = dtype == "float16", _in_half(optimization), steps.known("autocast")
     share = float(half.sum()) / max(1.0, float(known.sum()))
     if share < limits["share"] or half.sum() < limits["steps"] or not (weights or "float32" in dtype):
         return None
