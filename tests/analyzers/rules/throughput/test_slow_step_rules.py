@@ -141,6 +141,36 @@ def test_a_checkpoint_that_is_compressed(make, text: str, line: int, by: str) ->
         assert f"Line {line} compresses the checkpoint ({by})" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("condition", "setting", "line"),
+    [
+        ("if step % args.save_every == 0:", "save_every: int = 50", 5),
+        ("if step % args.save_every == 0:", 'parser.add_argument("--save-every", type=int, default=50)', 5),
+        ("if step % 50 == 0:", "log_every = 50", 23),
+        ("if step % args.save_every == 0:", "save_every: int = 10", 72),  # not what was seen
+        ("if loss < best:", "save_every: int = 50", 72),
+    ],
+)
+def test_the_line_that_says_how_often_a_loop_saves(make, condition: str, setting: str, line: int) -> None:
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    written = [row | {"site": 1} for row in saves([end[index] - 0.02 for index in range(49, 400, 50)])]
+    rows = [
+        (1, "save", 72, "save", "    torch.save(state, path)"),
+        (2, "backward", 22, "main", f"    loss.backward()\n    {condition}\n        save(state, path)"),
+        (3, "data", 5, "Args", f"    {setting}"),
+    ]
+    sites = [
+        {"site": site, "role": role, "file": "train.py", "line": at, "function": name, "excerpt_line": at}
+        | {"excerpt": text, "source": text.split("\n")[0].strip()}
+        for site, role, at, name, text in rows
+    ]
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, sites=sites, more={"checkpoints": written})
+    finding = make.check("slow-steps", process)[2]
+    assert finding.location.line == line
+    assert finding.fix.startswith("Save less often, or" if line == 72 else f"Save less often (line {line}), or")
+
+
 @pytest.mark.parametrize(("every", "said"), [(50, True), (100, False), (4, False)])
 def test_slow_steps_beside_evaluations(make, every: int, said: bool) -> None:
     """Not of half of them alone; and not where a model is asked in many steps."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention, longer_batches
+from tracelyze.analyzers.computed.throughput import contention, longer_batches, save_periods
 from tracelyze.analyzers.computed.throughput import slow_saves as saves
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.script.editing.storing import compressed
@@ -253,6 +253,8 @@ def _saving(optimization: Optimization, found: Slow) -> list[Reason]:
     who = f"Line {one.place.line}" if one.place else "The program"
     of = f"all {one.looked}" if one.saved == one.looked else f"{one.saved} of the {one.looked}"
     packed = compressed.of(optimization.process, one.place)
+    usual = int(np.median(np.diff(found.rows))) if len(found.rows) > 1 else 0
+    often = save_periods.line(optimization.process, one.place, usual)
     reason = Reason(
         "saving a checkpoint",
         one.share,
@@ -261,9 +263,10 @@ def _saving(optimization: Optimization, found: Slow) -> list[Reason]:
         + f". That takes {duration(one.excess)} each time, with what goes along.",
         packed.fix
         if packed
-        else "Save less often, or in the background (torch.distributed.checkpoint.async_save). Compression, a copy to "
-        "another disk or an upload that belongs to it can run in a thread of its own.",
-        packed.place if packed else place,
+        else f"Save less often{f' (line {often.line})' if often else ''}, or in the background "
+        "(torch.distributed.checkpoint.async_save). Compression, a copy to another disk or an upload that belongs to "
+        "it can run in a thread of its own.",
+        packed.place if packed else often or place,
     )
     return [reason]
 
