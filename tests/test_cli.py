@@ -64,6 +64,10 @@ def test_help_and_version(tmp_path: Path) -> None:
     done = tracelyze("--help", cwd=tmp_path)
     assert done.returncode == 0
     assert tracelyze("-h", cwd=tmp_path).stdout == done.stdout
+    helps = [done.stdout, *(tracelyze(name, "--help", cwd=tmp_path).stdout for name in ("import", "collect"))]
+    assert not [line for text in helps for line in text.splitlines() if line.endswith("...") and "Usage" not in line], (
+        "no line is cut"
+    )
     for command in ("collect", "diagnose", "rules", "import", "compact", "schema"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
     assert "Exit status:" in tracelyze("diagnose", "-h", cwd=tmp_path).stdout
@@ -198,6 +202,36 @@ def test_wrong_calls_and_inputs(tmp_path: Path) -> None:
         assert re.fullmatch(r"tracelyze: error T\d{3}: [^\n]+\n", done.stderr)
 
 
+def test_what_cannot_be_read_is_told_where_the_list_is_of_what_can(tmp_path: Path) -> None:
+    weights = tmp_path / "model.pt"
+    weights.write_bytes(b"PK\x03\x04" + bytes(200))
+    refused = tracelyze("diagnose", "model.pt", cwd=tmp_path)
+    assert_refused(refused, "as torch.save writes", "`tracelyze import formats`")
+    assert len(refused.stderr) < 3 * 80
+    assert "TensorBoard event files\n" in tracelyze("import", "formats", cwd=tmp_path).stdout
+
+
+def test_an_import_is_told_where_to_once(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("step,loss\n" + "".join(f"{step},{1 / step}\n" for step in range(1, 30)))
+    assert tracelyze("import", "log", "log.csv", "-o", "kept", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "kept" / "run.json").is_file()
+    assert_refused(tracelyze("import", "log", "log.csv", cwd=tmp_path), "is missing; write -o RUN")
+    assert_refused(tracelyze("import", "log", "log.csv", "a", "-o", "b", cwd=tmp_path), "given twice")
+    assert_refused(tracelyze("import", "kineto", "only.json", cwd=tmp_path), "is missing; write -o RUN")
+
+
+def test_a_log_is_told_to_record_the_run_without_options(run: Path, tmp_path: Path) -> None:
+    found = json.loads(tracelyze("diagnose", run, "--format", "json", cwd=tmp_path).stdout)
+    commands = {check["command"] for check in found["checks"] if check["status"] == "skipped"}
+    assert commands == {
+        "",
+        "tracelyze collect -- python train.py",
+        "tracelyze collect --profile-every 100 -- python train.py",
+    }
+    plain = [check for check in found["checks"] if check["command"] == "tracelyze collect -- python train.py"]
+    assert len(plain) > len(found["checks"]) / 2, "what most checks need"
+
+
 def test_colour(run: Path, tmp_path: Path) -> None:
     assert "\x1b[" in tracelyze("diagnose", run, "--no-html", cwd=tmp_path, FORCE_COLOR="1").stdout
     assert "\x1b[" not in tracelyze("diagnose", run, "--no-html", cwd=tmp_path, FORCE_COLOR="1", NO_COLOR="1").stdout
@@ -219,6 +253,8 @@ def test_rules(tmp_path: Path) -> None:
     page = tracelyze("rules", "memory-leak", cwd=tmp_path).stdout
     assert page.startswith("memory-leak: ")
     assert "[tool.tracelyze.thresholds.memory-leak]" in page
+    assert "What to change:\n" in page
+    assert "\nTo verify:\n" in page
     assert_refused(tracelyze("rules", "memory-leek", cwd=tmp_path), "'memory-leek'", "did you mean", "memory-leak")
 
 
@@ -253,6 +289,9 @@ def test_collect_refuses_wrong_calls(tmp_path: Path) -> None:
     assert_refused(tracelyze("collect", "--", "no-such-program", cwd=tmp_path), "no-such-program")
     signal = tracelyze("collect", "--no-signal", "gradient-nrom", "--", sys.executable, "x.py", cwd=tmp_path)
     assert_refused(signal, "gradient_norm")
+    unknown = tracelyze("collect", "--signal", "foo=on", "--", sys.executable, "x.py", cwd=tmp_path)
+    assert_refused(unknown, "'foo'", "`tracelyze signals` lists them")
+    assert len(unknown.stderr) < 2 * 80
     assert list(tmp_path.iterdir()) == []
 
 

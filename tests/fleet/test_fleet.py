@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyarrow import fs
 import tracelyze
 from tests.reports import chromium
 from tracelyze import fleet as fleets
+from tracelyze.cli import fleet as command
 from tracelyze.errors import InputError
 from tracelyze.fleet import discovery, judging, local, page, storage, summary, table, writing
 
@@ -79,8 +81,9 @@ def test_the_table_is_that_of_a_loop_over_diagnose(runs: Path, looped: pa.Table,
     assert found.equals(looped)
     assert found.schema.field("first_step").metadata == {b"meaning": b"step at which it began"}
     assert "3 of 4 runs have a fault, each a different one; 1 could not be judged" in done.stdout
-    assert "missing-zero-grad: 1 of" in done.stdout
+    assert "Gradients are never cleared (missing-zero-grad): 1 of" in done.stdout
     assert "not valid JSON" in done.stdout
+    assert done.stderr.startswith("judging 5 runs\n"), "not silent where stderr is a file either"
     html = (tmp_path / "f.html").read_text()
     assert "missing-zero-grad" in html
     assert "1 run could not be judged" in html
@@ -221,6 +224,21 @@ def test_the_page_names_runs_with_what_is_wrong_there_and_has_no_empty_column() 
     html = page.render(_summary(_fault("crash", "first", seconds=2.0, since="since commit abc: 1 of 1"), warning=1))
     for column in ("Time lost", "Since"):
         assert column in html
+
+
+def test_the_page_says_what_a_rule_is_and_leads_to_the_report_of_a_run() -> None:
+    found = _summary(_fault("crash", "runs/a b", "second"), warning=2, ok=7)
+    html = page.render(found, {"crash": "The program died"}, {"runs/a b": "../runs/a%20b/diagnosis.html"})
+    assert "<b>The program died</b>" in html
+    assert '<a href="../runs/a%20b/diagnosis.html"><code>runs/a b</code></a>' in html.replace("\n", "")
+    assert html.count("<a ") == 1, "only a run with a report has a link"
+
+
+def test_only_reports_that_are_there_are_linked(runs: Path, tmp_path: Path) -> None:
+    names = [str(runs / "deep/er/healthy"), str(runs / "memory-leak"), "s3://bucket/run"]
+    linked = command._pages(names, tmp_path)
+    assert list(linked) == names[:1]
+    assert (tmp_path / unquote(linked[names[0]])).resolve() == runs / "deep/er/healthy/diagnosis.html"
 
 
 @pytest.mark.browser

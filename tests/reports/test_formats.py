@@ -17,6 +17,8 @@ from tracelyze import reports
 from tracelyze.diagnosis import Evidence, Excerpt, Location
 from tracelyze.errors import InputError
 from tracelyze.reports import escaping, markdown, sarif, text
+from tracelyze.reports.html.findings.tracebacks import cards
+from tracelyze.reports.wording import tracebacks
 from tracelyze.reports.wording.plain_tracebacks import folded
 
 from . import examples
@@ -355,3 +357,33 @@ def test_a_long_line_of_code_goes_on_below_its_own_code() -> None:
     code = lines[at].index("loss")
     assert lines[at + 1].index(lines[at + 1].strip()[0]) == code + 4
     assert max(len(one) for one in lines[at : at + 2]) <= 80
+
+
+IN_WORKER = """Traceback (most recent call last):
+  File "/home/x/train.py", line 12, in main
+    for x, y in loader:
+                ^^^^^^
+  File "/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 700, in __next__
+    data = self._next_data()
+KeyError: Caught KeyError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/usr/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop
+    data = fetcher.fetch(index)
+           ^^^^^^^^^^^^^^^^^^^^
+  File "/home/x/rows.py", line 8, in __getitem__
+    return row["x"], row["y"]
+                     ~~~^^^^^
+KeyError: 'y'
+"""
+
+
+def test_the_traceback_of_a_loading_worker_is_one_of_its_own() -> None:
+    """Not a part of the message: its library frames are folded, and the line of the dataset stands out."""
+    outer, inner = tracebacks.parse(IN_WORKER)
+    assert outer.error == ["KeyError: Caught KeyError in DataLoader worker process 0."]
+    assert [frame.own for frame in inner.frames] == [False, True]
+    assert inner.error == ["KeyError: 'y'"]
+    page = cards(IN_WORKER, "")
+    assert 'class="frame own"><span>/home/x/rows.py, line 8' in page.replace("\n", "")
+    assert "fetcher.fetch" in page.split("<details>")[2], "folded"
+    assert "^^^" not in page, "a marker points nowhere once its line is wrapped"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelyze.diagnosis import Chart, Cost, Evidence, Exit, Finding, Line, Location, TrainingFacts
+from tracelyze.diagnosis import Chart, Cost, Evidence, Exit, Finding, Line, Location, SignalFacts, TrainingFacts
 from tracelyze.reports import render
 from tracelyze.reports.wording import story, words
 
@@ -124,3 +124,20 @@ def test_story_tells_every_finding_exactly_once(causes: list[tuple[str, str | No
     told = [one for chapter in chapters for one in (chapter.root, *chapter.consequences)]
     assert sorted(one.finding.title for one in told) == sorted(one.title for one in findings)
     assert len({one.anchor for one in told}) == len(told)
+
+
+def test_what_was_looked_at_less_often_says_what_that_means() -> None:
+    run = examples.healthy().run
+    rates = {"updates": 200, "loss": 50}
+    rare = [SignalFacts(name, "on", every=every, turned_down_at=9) for name, every in rates.items()]
+    said = words.less_often(replace(run, steps=5000, signals=rare))
+    assert "2 signals were looked at in fewer steps (up to 200 steps apart)" in said
+    assert "may be missed" in said
+    assert "(some of them at its beginning only)" in words.less_often(replace(run, steps=150, signals=rare))
+    assert words.less_often(replace(run, signals=[SignalFacts("updates", "on", every=200)])) == ""
+
+
+def test_a_step_of_the_recording_is_the_mean_of_the_steps_that_its_share_is_of() -> None:
+    healthy = examples.healthy()
+    run = replace(healthy.run, overhead=0.1, overhead_per_step=0.002)
+    assert words.recording(replace(healthy, run=run)).startswith("Recording took 2 ms of 20 ms a step (10%")

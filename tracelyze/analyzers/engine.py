@@ -244,7 +244,7 @@ def _put_together(
         replace(facts_of_run, notes=[*facts_of_run.notes, *clocks.notes(judged.ends), *judged.windows.notes]),
         verdict,
         findings,
-        [selection.check_of(rule, answers[rule.id], command) for rule in checked],
+        [selection.check_of(rule, answers[rule.id], command, facts.imported) for rule in checked],
         charts,
         __version__,
         picture=shown,

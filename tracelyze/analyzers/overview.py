@@ -206,6 +206,7 @@ class Facts:
             signals=self.signals,
             trainings=self.trainings,
             overhead=sum(cost.settled for cost in self.costs) / seconds if seconds else None,
+            overhead_per_step=_per_step(self.costs),
             overhead_at_start=max((cost.at_start for cost in self.costs), default=None),
             last_step=self.last_step,
             imported=self.imported,
@@ -275,6 +276,11 @@ def pictures_of(process: Process) -> list[Chart]:
 
 def _badness(end: Exit) -> int:
     return WORST_EXIT.index(end.kind) if end.kind in WORST_EXIT else WORST_EXIT.index("unknown")
+
+
+def _per_step(costs: Sequence[recording_cost.Cost]) -> float | None:
+    steps = sum(cost.steps for cost in costs)
+    return sum(cost.settled for cost in costs) / steps if steps else None
 
 
 def _words(command: Any) -> list[str]:

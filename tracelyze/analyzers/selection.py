@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers import context
 from tracelyze.analyzers.rule import Declaration, Limits, Outcome, Passed
@@ -52,13 +52,21 @@ def limits_of(rules: Sequence[Declaration], thresholds: Mapping[str, Mapping[str
     return limits
 
 
-def check_of(rule: Declaration, outcome: Outcome, command: str = "") -> Check:
-    """What became of a rule. `command`: how the program was started, for those that need more of it."""
+_NOT_RECORDED: Final = "not recorded: "  # as `Process.lacks` words it
+
+
+def check_of(rule: Declaration, outcome: Outcome, command: str = "", imported: bool = False) -> Check:
+    """What became of a rule. `command`: how the program was started, for those that need more of it.
+
+    What another program recorded lacks what any recording by `collect` has, without options.
+    """
     if isinstance(outcome, list):
         return Check(rule.id, "fired", context.fitted(outcome[0].title), rule.title)
     if isinstance(outcome, Passed):
         return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
-    record = f"tracelyze collect {outcome.record} -- {command or 'python train.py'}" if outcome.record else ""
+    plain = imported and outcome.why == "needs-more" and outcome.reason.startswith(_NOT_RECORDED)
+    options = f" {outcome.record}" if outcome.record else ""
+    record = f"tracelyze collect{options} -- {command or 'python train.py'}" if options or plain else ""
     return Check(
         rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why, record, outcome.traceback
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
 from tracelyze.cli.app import app, emit
+from tracelyze.cli.diagnose import PAGE
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracelyze.fleet.summary import Summary
 
+_SILENCE = 10.0  # seconds between two lines where stderr is no terminal
 _SHOWN = 10  # root causes that are printed; the page and the table hold all
 
 
@@ -50,6 +56,7 @@ def fleet(
     """
     from tracelyze import fleet as fleets
     from tracelyze import reports
+    from tracelyze.catalogue import entries as catalogue
     from tracelyze.fleet import discovery, local, page, ray_cluster, summary, writing
     from tracelyze.subprocesses import cores
 
@@ -62,21 +69,38 @@ def fleet(
     table = fleets.joined(_counted(judged, len(runs)))
     writing.write(table, output)
     found = summary.summarise(table)
-    emit(_text(found) + f"Table: {output}\n")
+    titles = {entry.id: entry.title for entry in catalogue.entries()}
+    emit(_text(found, titles) + f"Table: {output}\n")
     if not no_html:
-        emit(f"Page: {reports.store(page.render(found), output.with_suffix('.html'))}\n")
+        pages = _pages(runs, output.parent)
+        emit(f"Page: {reports.store(page.render(found, titles, pages), output.with_suffix('.html'))}\n")
 
 
 def _counted(judged: Iterator[tuple[int, pa.Table]], count: int) -> Iterator[tuple[int, pa.Table]]:
-    """The same, with a line on a terminal that says how far it is."""
-    shown = sys.stderr.isatty()
+    """The same, and on stderr how far it is: one line on a terminal, elsewhere a line every now and then."""
+    terminal, said = sys.stderr.isatty(), time.monotonic()
+    sys.stderr.write(f"judging {plural(count, 'run')}" + ("" if terminal else "\n"))
     for done, one in enumerate(judged, 1):
-        if shown:
+        if terminal:
             sys.stderr.write(f"\r{done:,} of {count:,} runs judged" + ("\n" if done == count else ""))
+        elif time.monotonic() > said + _SILENCE:
+            said = time.monotonic()
+            sys.stderr.write(f"{done:,} of {count:,} runs judged\n")
+        sys.stderr.flush()
         yield one
 
 
-def _text(found: Summary) -> str:
+def _pages(runs: Iterable[str], folder: Path) -> dict[str, str]:
+    """The report of each run on this machine that has one, as a link from a page in `folder`."""
+    found = {}
+    for run in runs:
+        report = Path(run) / PAGE
+        if "://" not in run and report.is_file():
+            found[run] = quote(os.path.relpath(report, folder))
+    return found
+
+
+def _text(found: Summary, titles: Mapping[str, str]) -> str:
     from tracelyze.fleet.page import headline
     from tracelyze.formatting import duration
     from tracelyze.reports.escaping import one_line
@@ -88,6 +112,7 @@ def _text(found: Summary) -> str:
             f"; since {one_line(fault.since)}" if fault.since else f"; {one_line(fault.where)}" if fault.where else ""
         )
         runs = f"{len(fault.runs):,} of {fault.judged:,} checked"
-        lines.append(f"  {fault.severity:8}  {fault.rule}: {runs}{lost}{since}")
+        title = f"{titles[fault.rule]} ({fault.rule})" if fault.rule in titles else fault.rule
+        lines.append(f"  {fault.severity:8}  {title}: {runs}{lost}{since}")
     lines += [f"  error     {one_line(run)}: {one_line(reason)}" for run, reason in found.errors[:_SHOWN]]
     return "\n".join(lines) + "\n\n"

@@ -304,7 +304,8 @@ class Agreement:
 @dataclass(frozen=True)
 class RunFacts:
     """What the reader has to know about the run itself. `overhead` is the collector's own share of the step time once
-    the run had settled, `overhead_at_start` the seconds before that: imports, and first steps, which are all sampled.
+    the run had settled, `overhead_per_step` its mean seconds in each of these steps, `overhead_at_start` the seconds
+    before that: imports, and first steps, which are all sampled.
     `trainings` lists them where the run made several. `steps`: of the longest, or what a log holds up to `last_step`.
     `imported`: another program recorded it.
     `counts`: what the numbers of its steps count. `commit` is that of the program's
@@ -321,6 +322,7 @@ class RunFacts:
     environment: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     overhead: float | None = None
+    overhead_per_step: float | None = None
     overhead_at_start: float | None = None
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)

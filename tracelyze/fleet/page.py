@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from tracelyze.fleet.summary import Fault, Summary
@@ -25,13 +26,13 @@ _VERDICTS: Final = {
 """The verdicts of the table, the gravest first, as the page words them."""
 
 
-def render(summary: Summary) -> str:
-    """The whole page."""
+def render(summary: Summary, titles: Mapping[str, str] | None = None, pages: Mapping[str, str] | None = None) -> str:
+    """The whole page. `titles`: of the rules; `pages`: the reports of runs that have one, as seen from this page."""
     main = element(
         "main",
         _hero(summary),
-        _faults(summary),
-        _errors(summary),
+        _faults(summary, titles or {}, pages or {}),
+        _errors(summary, pages or {}),
         element("footer", element("p", f"tracelyze {__version__}, fleet."), class_="page-foot"),
         id="main",
         class_="wrap",
@@ -92,14 +93,14 @@ def _hero(summary: Summary) -> Markup:
     )
 
 
-def _faults(summary: Summary) -> Markup | None:
+def _faults(summary: Summary, titles: Mapping[str, str], pages: Mapping[str, str]) -> Markup | None:
     """A row for each root cause. What no fault has, a cost or a commit that it came with, gets no column."""
     if not summary.faults:
         return None
     costs = any(fault.seconds is not None for fault in summary.faults)
     dated = any(fault.since or fault.where for fault in summary.faults)
     names = ["Fault", "Runs with it", *(["Time lost"] if costs else []), *(["Since"] if dated else []), "Where"]
-    rows = [_fault(fault, costs, dated) for fault in summary.faults]
+    rows = [_fault(fault, titles.get(fault.rule, ""), pages, costs, dated) for fault in summary.faults]
     table = element(
         "table",
         element("thead", element("tr", [element("th", name, scope="col") for name in names])),
@@ -119,7 +120,7 @@ def _faults(summary: Summary) -> Markup | None:
     )
 
 
-def _fault(fault: Fault, costs: bool, dated: bool) -> Markup:
+def _fault(fault: Fault, title: str, pages: Mapping[str, str], costs: bool, dated: bool) -> Markup:
     cells: list[Child] = [element("td", f"{len(fault.runs):,} of {fault.judged:,} checked", data_label="Runs with it")]
     if costs:
         lost = "not known" if fault.seconds is None else duration(fault.seconds)
@@ -129,36 +130,40 @@ def _fault(fault: Fault, costs: bool, dated: bool) -> Markup:
         cells.append(
             element("td", said or "no single commit or host", class_=None if said else "quiet", data_label="Since")
         )
-    name = element("span", icon(fault.severity), " ", element("b", fault.rule), class_=f"fault {fault.severity}")
-    return element("tr", element("th", name, scope="row"), cells, element("td", _named(fault.runs)))
+    name = element(
+        "span", icon(fault.severity), " ", element("b", title or fault.rule), class_=f"fault {fault.severity}"
+    )
+    known = element("span", element("code", fault.rule), class_="detail") if title else None
+    return element("tr", element("th", name, known, scope="row"), cells, element("td", _named(fault.runs, pages)))
 
 
-def _named(runs: dict[str, str]) -> Markup:
+def _named(runs: dict[str, str], pages: Mapping[str, str]) -> Markup:
     """The run, or the gravest of several with the others in a fold, each with what is wrong there."""
     first, *others = list(runs.items())[:LISTED]
     rest = len(runs) - LISTED
     more = f"and {rest:,} more in the table" if rest > 0 else None
     if not others:
-        return element("div", _run(*first))
+        return element("div", _run(*first, pages))
     fold = element(
         "details",
         element("summary", f"and {plural(len(runs) - 1, 'more run')}"),
-        element("ul", [element("li", _run(*one)) for one in others]),
+        element("ul", [element("li", _run(*one, pages)) for one in others]),
         element("p", more, class_="quiet") if more else None,
         class_="more-runs",
     )
-    return element("div", _run(*first), fold)
+    return element("div", _run(*first, pages), fold)
 
 
-def _run(name: str, title: str) -> list[Child]:
-    said = escaping.shortened(title, _LONGEST)
-    return [element("code", escaping.shortened(name, _LONGEST)), element("span", said, class_="detail")]
+def _run(name: str, title: str, pages: Mapping[str, str]) -> list[Child]:
+    said, shown = escaping.shortened(title, _LONGEST), element("code", escaping.shortened(name, _LONGEST))
+    page = pages.get(name)
+    return [element("a", shown, href=page) if page else shown, element("span", said, class_="detail")]
 
 
-def _errors(summary: Summary) -> Markup | None:
+def _errors(summary: Summary, pages: Mapping[str, str]) -> Markup | None:
     if not summary.errors:
         return None
-    listed = [element("li", _run(run, reason)) for run, reason in summary.errors[:LISTED]]
+    listed = [element("li", _run(run, reason, pages)) for run, reason in summary.errors[:LISTED]]
     rest = len(summary.errors) - LISTED
     return element(
         "section",

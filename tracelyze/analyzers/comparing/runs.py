@@ -11,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.comparing.noise import RECORDINGS, blocks, margin, significance, time_change
 from tracelyze.analyzers.comparing.settings import lead
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.recorded import recording_cost
 from tracelyze.analyzers.recorded.run import Optimization, Process, Run
 from tracelyze.analyzers.recorded.table import Floats
 from tracelyze.comparison import Change, Key, Section, Side
@@ -97,6 +98,11 @@ def _known(changes: list[Change | None]) -> list[Change]:
     return [change for change in changes if change is not None]
 
 
+def _settled(values: Floats, optimization: Optimization) -> Floats:
+    """What recording took in the steps by which `diagnose` tells its cost."""
+    return np.asarray(np.nan_to_num(values)[recording_cost.settled_steps(optimization.steps["seconds"])])
+
+
 def _steady(values: Floats) -> Floats:
     skipped = max(WARM_UP, int(WARM_UP_SHARE * len(values)))
     later = values[skipped:] if len(values) > 2 * skipped else values
@@ -114,17 +120,18 @@ def _column(name: str) -> Callable[[Optimization], Floats]:
     return lambda optimization: optimization.steps[name]
 
 
+RECORDING: Final = "recording by tracelyze"
 TIMES: Final[dict[str, Callable[[Optimization], Floats]]] = {
     "step": _net_seconds,
     "waiting for the data loader": _column("loader_wait"),
     "device idle for data": _column("device_wait"),
     "device time": _column("device_seconds"),
-    "recording by tracelyze": _column("overhead"),
+    RECORDING: _column("overhead"),
 }
 _KEYS: Final[dict[str, Key]] = {
     "step": "step",
     "waiting for the data loader": "loader-wait",
-    "recording by tracelyze": "recording",
+    RECORDING: "recording",
 }
 MEMORY: Final = {
     "host memory": "host_rss",
@@ -133,9 +140,12 @@ MEMORY: Final = {
 }
 
 
-def _per_step(optimizations: list[Optimization], values: Callable[[Optimization], Floats]) -> Floats:
+def _per_step(optimizations: list[Optimization], values: Callable[[Optimization], Floats], name: str = "") -> Floats:
     """Seconds of the steady steps, as means over neighbours and over the ranks, shape [blocks]."""
-    ranks = [blocks(_steady(values(optimization))) for optimization in optimizations]
+    if name == RECORDING:
+        ranks = [_settled(values(optimization), optimization) for optimization in optimizations]
+    else:
+        ranks = [blocks(_steady(values(optimization))) for optimization in optimizations]
     ranks = [one for one in ranks if len(one)]
     if not ranks:
         return np.zeros(0)
@@ -145,7 +155,7 @@ def _per_step(optimizations: list[Optimization], values: Callable[[Optimization]
 def _time(
     name: str, one: list[Optimization], two: list[Optimization], values: Callable[[Optimization], Floats], whole: float
 ) -> Change | None:
-    before, after = (_MICROSECONDS * _per_step(side, values) for side in (one, two))
+    before, after = (_MICROSECONDS * _per_step(side, values, name) for side in (one, two))
     if not len(before) and not len(after):
         return None
     if not len(before) or not len(after):

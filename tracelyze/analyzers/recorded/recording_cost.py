@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 FIRST_STEPS = 100  # of a process: signals sample all of them, whatever that costs
 NO_SIGNALS = ("hooks", "writer")  # rows of the table signals that state totals
 
 
 class Cost(NamedTuple):
-    """Seconds that the hooks took. `settled` of them fell into the steps after the start, which took `seconds`."""
+    """Seconds that the hooks took. `settled` of them fell into the `steps` after the start, which took `seconds`."""
 
     settled: float
     seconds: float
+    steps: int
     at_start: float  # before those steps: what is loaded and prepared, and the first steps
 
 
@@ -37,10 +39,15 @@ def of_steps(process: Process) -> Cost | None:
     if not steps.has("overhead"):
         return None
     overhead, seconds = np.nan_to_num(steps["overhead"]), steps["seconds"]
-    first = FIRST_STEPS if len(seconds) >= 2 * FIRST_STEPS else 1
-    later = np.isfinite(seconds) & (np.arange(len(seconds)) >= first)
+    later = settled_steps(seconds)
     settled = float(overhead[later].sum())
-    return Cost(settled, float(seconds[later].sum()), float(overhead.sum()) - settled)
+    return Cost(settled, float(seconds[later].sum()), int(later.sum()), float(overhead.sum()) - settled)
+
+
+def settled_steps(seconds: Floats) -> Mask:
+    """Those of steps that took `seconds` by which `diagnose` and `compare` tell the cost of recording."""
+    first = FIRST_STEPS if len(seconds) >= 2 * FIRST_STEPS else 1
+    return np.isfinite(seconds) & (np.arange(len(seconds)) >= first)
 
 
 def signals_of(process: Process) -> list[SignalFacts]:

@@ -235,7 +235,7 @@ WORTH_SAYING: Final = 0.05  # seconds at the start of a run
 
 def recording(diagnosis: Diagnosis) -> str:
     """One sentence on what recording cost, in time a step where that is known; empty if it was not measured."""
-    run, step = diagnosis.run, _median_step(diagnosis)
+    run, step = diagnosis.run, _mean_step(diagnosis.run) or _median_step(diagnosis)
     if run.overhead is None:
         return ""
     share = formatting.percent(run.overhead)
@@ -246,6 +246,11 @@ def recording(diagnosis: Diagnosis) -> str:
         return f"Recording took {share} of the step time{unseen}{_at_start(run)}."
     took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
     return f"Recording took {took} of {whole} a step ({share}{unseen}){_at_start(run)}."
+
+
+def _mean_step(run: RunFacts) -> float | None:
+    """Seconds of the steps by which the cost of recording is told, which are not those drawn."""
+    return run.overhead_per_step / run.overhead if run.overhead_per_step and run.overhead else None
 
 
 def _median_step(diagnosis: Diagnosis) -> float | None:
@@ -264,10 +269,10 @@ def less_often(run: RunFacts) -> str:
         return ""
     rarest = max((signal.every or 0 for signal in slowed), default=0)
     were = f"{formatting.plural(len(slowed), 'signal')} {'was' if len(slowed) == 1 else 'were'}"
-    apart = f" (up to {rarest:,} steps apart)" if rarest > 1 else ""
+    apart = " (some of them at its beginning only)" if rarest >= run.steps else f" (up to {rarest:,} steps apart)"
     return (
-        f" To keep that low, {were} looked at in fewer steps{apart}: what lasted shorter may be missed there. Checks "
-        "that lacked data say so; `collect --budget 5` looks more often."
+        f" To keep that low, {were} looked at in fewer steps{apart if rarest else ''}: what came between may be missed "
+        "there. Checks that lacked data say so; `collect --budget 5` looks more often."
     )
 
 

@@ -137,6 +137,9 @@ class _Names:
             self._inside([*loops, *([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])])
         elif isinstance(node, ast.FunctionDef | ast.Lambda):
             self._function(node)
+        elif isinstance(node, ast.ExceptHandler):
+            self.outer |= {node.name} if node.name else set()  # a name of the example's own
+            self.block([node.type, *node.body])
         elif isinstance(node, ast.alias):
             self.outer.add((node.asname or node.name).split(".")[0])
         else:
