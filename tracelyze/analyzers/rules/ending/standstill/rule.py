@@ -57,12 +57,13 @@ def _confidence(
 ) -> tuple[Confidence | None, str]:
     """How sure it is that the wait has no end; None with the reason why it may have one."""
     nobody = not others.any and stand.below == 0 and kind.reach == "threads"
-    timed, gone = stand.waits.endswith("timed"), others.ended or threads.raised(process)
+    timed, failed = stand.waits.endswith("timed"), threads.raised(process) is not None
+    gone = bool(others.ended) or failed
     if timed and not kind.polls and not (nobody and gone):
         return None, "it waits with a time limit"
     if nobody and (gone or kind.lock):
         return "certain", ""
-    if others.going and not gone:
+    if others.going and not failed:
         return None, f"thread {others.going[0]} may go on"
     longest = stands.gaps(process).longest
     if stand.seconds < limits["times"] * longest:
