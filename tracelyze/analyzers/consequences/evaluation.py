@@ -20,6 +20,8 @@ ROWS: Final = (
     Consequence("overfitting", ("unset-running-state",),
                 "What is validated with such statistics says nothing about the weights."),
     Consequence("overfitting", ("augmentation-repeats",), "Samples that never vary are memorised sooner."),
+    Consequence("overfitting", ("same-order-every-epoch",), "All passes see the same samples, and never the others.",
+                given="left-early"),
     Consequence("overfitting", ("no-shuffle",), "Each class in turn undoes what was learned of the others.",
                 grave=True),
     Consequence("validation-fluctuation", ("eval-in-train-mode", "train-in-eval-mode", "batchnorm-in-validation"),

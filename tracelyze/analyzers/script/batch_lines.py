@@ -28,6 +28,15 @@ def sample(process: Process, loader: Mapping[str, Any]) -> Location | None:
     return process.site(loader.get("sample_at")) or process.site(loader.get("read_by"))
 
 
+def of_tensors(process: Process, loader: Mapping[str, Any]) -> Location | None:
+    """The only line that makes a TensorDataset, where this loader reads one or a part of one: what it is given are the
+    data as a whole."""
+    if loader.get("dataset") not in ("TensorDataset", "Subset"):
+        return None
+    made = [one for one in process.locations("data") if "TensorDataset(" in one.source]
+    return script_lines.only_of(made)
+
+
 def of_a_generator(process: Process) -> Location | None:
     """The line that makes a batch numbers, in the only generator that gives a loop its batches, or in a function that
     it calls; None beside a loader, whose samples are made elsewhere."""

@@ -184,7 +184,7 @@ def is_differentiated(process: Process, line: Location) -> bool:
     in the function of the loop it stands within it, before its last backward."""
     trains = process.functions("backward", "training-call")
     if line.function == "__init__" or line.file_function in process.functions(*_SAMPLES) | (
-        process.functions("evaluation") - trains
+        process.functions("evaluation", "eval-mode") - trains
     ):
         return False
     own = {role: [one.line for one in process.locations(role) if one.file_function == line.file_function]

@@ -10,6 +10,7 @@ import pytest
 
 from tracelyze.analyzers.computed.optimization.style import acts
 from tracelyze.analyzers.rules.data.batch_dimension_mismatch import lone_rows
+from tracelyze.analyzers.script.editing import own_expressions
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
 
@@ -410,6 +411,23 @@ def test_a_collate_fn_that_takes_the_first_sample_alone(make, source, severity, 
     process = make.process(loaders=loaders, more={"batches": fields("1x4"), "sites": [line]})
     finding = make.check("batch-dimension-mismatch", process)[2]
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 12)
+
+
+@pytest.mark.parametrize(
+    ("taken", "rows"),
+    [
+        ('samples[0]["s"].view(1, 1)', ".view(-1, 1)"),
+        ('samples[0]["s"].reshape(1, 3, n)', ".reshape(-1, 3, n)"),
+        ('samples[0]["s"].view(1, -1)', ""),  # of what is not known
+        ('samples[0]["s"][None]', ""),
+    ],
+)
+def test_a_row_keeps_its_shape(make, taken: str, rows: str) -> None:
+    line = {"site": 5, "role": "collate", "file": "data.py", "line": 12, "function": "collate"}
+    line |= {"source": f"site = {taken}", "excerpt": f"    site = {taken}", "excerpt_line": 12}
+    process = make.process(sites=[line])
+    made = own_expressions.stacked(process, process.site(5))
+    assert made == f'site = torch.stack([torch.as_tensor(sample["s"]) for sample in samples]){rows}'
 
 
 @pytest.mark.parametrize(

@@ -118,3 +118,27 @@ def test_a_set_is_looked_at_closely_once(make, later, status) -> None:
         if not row["trained"] and row["step"] > 20:
             row["prints"] = " ".join(f"s{one}" for one in later)
     assert make.check(RULE, run(make, rows))[0] == status
+
+
+CALLED = """\
+def main():
+    x, y = load()
+    x, y = oversample(x, y)
+    (xt, yt), (xv, yv) = divide(x, y, 0.2)
+    train(xt, yt)"""
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_the_line_that_copies_before_a_split_is_the_one_to_move(make, copies) -> None:
+    rows = looked_at(*copied_first(150, 250)) if copies else looked_at(list(range(800)), list(range(700, 900)))
+    rows = [row for row in rows if not row["trained"] or row["batch"] % 5]
+    main = {"file": "t.py", "function": "main", "excerpt": CALLED, "excerpt_line": 1}
+    split = {"site": 3, "role": "split", "file": "t.py", "line": 20, "function": "divide"}
+    sites = [
+        main | {"site": 2, "role": "split-call", "line": 4, "source": CALLED.splitlines()[3].strip()},
+        split | {"source": "order = torch.randperm(len(x), generator=gen)"},
+    ]
+    _, _, finding = make.check(RULE, run(make, rows, {"samples": [250] * 4}, sites=sites))
+    assert finding.location.line == (3 if copies else 20)
+    assert ("Line 3 makes copies before the data are split." in finding.summary) is copies
+    assert finding.fix_code.endswith("xt, yt = oversample(xt, yt)  # these alone") is copies

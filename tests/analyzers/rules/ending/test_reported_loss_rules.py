@@ -179,3 +179,46 @@ def test_another_quantity_is_no_multiple(make: Any) -> None:
 def test_nothing_logged_or_too_little(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
     assert logged(make, lambda losses, begin, end: 32 * losses[end - 1], count=120)[0] == "skipped"
+
+
+def of_two(make: Any, apart: float = 0.0) -> Any:
+    """Two optimizers that step in turn, 200 times each, with a fourth of their loss logged after 20 of each;
+    `apart`: by what the losses of the second one are larger."""
+    losses = np.asarray(make.steps(200)["loss"])
+    steps = make.steps(400) | {"optimizer": [0, 1] * 200, "backwards": [4] * 400}
+    steps |= {
+        "step": [1.0 + at // 2 for at in range(400)],
+        "loss": [losses[at // 2] + apart * (at % 2) for at in range(400)],
+    }
+    rows = [{"step": 2 * end, "phase": "reported", "name": "train_loss", "logger": "CSVLogger.log_metrics",
+             "value": float(losses[end - 20 : end].mean() / 4)} for end in range(20, 201, 20)]  # fmt: skip
+    both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "AdamW"}]
+    links = [{"step": 1, "optimizer": 0, "model": 0}, {"step": 2, "optimizer": 1, "other": 0}]
+    return make.check(RULE, make.process(steps, optimizers=both, more={"scalars": rows, "links": links}))
+
+
+def test_optimizers_that_step_together_have_one_loss(make: Any) -> None:
+    finding = of_two(make)[2]
+    assert "1/4 times the loss" in finding.title
+    assert "divided by 4 already" in finding.summary
+
+
+def test_optimizers_with_losses_of_their_own(make: Any) -> None:
+    assert of_two(make, apart=0.2)[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("reading", "added"),
+    [
+        ("running += loss.item() / hp.accum", "running += loss.item()"),
+        ("running += loss.item() / hp.every", "running += loss.item() * hp.accum / hp.every"),
+        ('self.log("train", loss, on_epoch=True)', 'self.log("train", loss * hp.accum, on_epoch=True)'),
+        ('self.log("train", other)', None),
+    ],
+)
+def test_a_loss_is_read_as_it_was(make: Any, reading: str, added: str | None) -> None:
+    text = ["        loss = f(model(x), y) / hp.accum", "        loss.backward()", f"        {reading}"]
+    site = {"site": 0, "role": "backward", "file": "a.py", "line": 11, "function": "main", "source": "loss.backward()"}
+    site |= {"excerpt_line": 10, "excerpt": "\n".join(text)}
+    finding = logged(make, lambda losses, begin, end: losses[begin:end].mean() / 4, parts=4, sites=[site])[2]
+    assert (finding.diff.added[0].strip() if finding.diff else None) == added

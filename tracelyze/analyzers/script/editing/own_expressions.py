@@ -111,7 +111,13 @@ def stacked(process: Process, place: Location | None) -> str:
         return ""
     samples = own.parsed.text_of(fields[0].value.value)
     field = f"sample[{own.parsed.text_of(fields[0].slice)}]"
-    return own.parsed.with_parts({statement.value: f"torch.stack([torch.as_tensor({field}) for sample in {samples}])"})
+    rows = f"torch.stack([torch.as_tensor({field}) for sample in {samples}])"
+    shaped = statement.value  # `samples[0]["a"].view(1, 1)`: a row of this shape
+    if isinstance(shaped, ast.Call) and isinstance(shaped.func, ast.Attribute) and shaped.func.value is fields[0]:
+        sizes = [own.parsed.text_of(one) for one in shaped.args]
+        if shaped.func.attr in ("view", "reshape") and len(sizes) > 1 and sizes[0] == "1" and "-1" not in sizes:
+            rows += f".{shaped.func.attr}({', '.join(['-1', *sizes[1:]])})"
+    return own.parsed.with_parts({statement.value: rows})
 
 
 def in_a_new_order(place: Location | None) -> str:

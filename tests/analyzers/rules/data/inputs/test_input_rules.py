@@ -151,3 +151,30 @@ def test_a_table_is_called_the_inputs_and_not_a_column(make: Any) -> None:
     finding = judge(make, batches(RAW | {"min": -900.0}, LABEL), forward(*MLP))[2]
     assert finding.title == "Inputs are not normalised: mean 120, deviation 64 over all columns"
     assert finding.summary.startswith("The inputs (field 0 of the batches), all columns together, ran from -900 to 255")
+
+
+@pytest.mark.parametrize(
+    ("made", "dataset", "line"),
+    [
+        ("data = TensorDataset(x, y)", "Subset", 8),
+        ("data = TensorDataset(x, y)", "Table", 30),  # a class of the script's own
+        ("data = Table(x, y)", "Subset", 30),
+    ],
+)
+def test_inputs_that_a_tensor_dataset_is_given(make: Any, made: str, dataset: str, line: int) -> None:
+    main = {"file": "t.py", "function": "main"}
+    sites = [
+        main | {"site": 1, "role": "data", "line": 8, "source": made, "excerpt": f"    {made}", "excerpt_line": 8},
+        main | {"site": 2, "role": "loader", "line": 30, "source": "for xb, yb in loader:"},
+    ]
+    loader = {"loader": 0, "dataset": dataset, "length": 50, "batch_size": 32}
+    steps = make.steps() | {"loader": [0] * 400}
+    process = make.process(
+        steps,
+        sites=sites,
+        loaders=[loader],
+        more={"batches": batches(RAW | {"min": -900.0}, LABEL), "activations": forward(*MLP)},
+    )
+    finding = make.check("input-normalization", process)[2]
+    assert finding.location.line == line
+    assert ("x = (x - mean) / (std + 1e-8)" in finding.fix_code and "above line 8" in finding.fix_code) is (line == 8)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.rules.data.input_normalization import fitted, inputs, pixels, unread, validated
+from tracelyze.analyzers.rules.data.input_normalization import fitted, inputs, pixels, tensors, unread, validated
 from tracelyze.analyzers.script import batch_lines
 from tracelyze.analyzers.script.editing.remade import lines
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -81,9 +81,12 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             "x = (x - mean) / (std + 1e-8)"
         )
     )
-    made = batch_lines.sample(process, optimization.loader) or batch_lines.of_a_generator(process) or seen
+    made = batch_lines.sample(process, optimization.loader) or batch_lines.of_a_generator(process)
+    made = made or batch_lines.of_tensors(process, optimization.loader or {}) or seen
     place = (pixels.line(process) if bytes_ else None) or made
     fix, code = FIX, lines.named(code, process, made)
+    if made is not None and made == batch_lines.of_tensors(process, optimization.loader or {}):
+        code = tensors.above(process, made, bytes_) or code
     if bytes_ and place is not None and place == pixels.line(process):
         fix, code = pixels.remedy(process, place)
     if field.shifted_bytes:

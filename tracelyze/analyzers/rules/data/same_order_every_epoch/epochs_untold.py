@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 _EPOCHS: Final = re.compile(r"(?P<indent>\s*)for (?P<epoch>[A-Za-z]\w*) in [^#]*:\s*")
 _OVER: Final = re.compile(r"\s*for .+ in (?:\w+\()?(?P<loader>[A-Za-z_][\w.]*)[^\w.(].*")
+_SEEDABLE: Final = "SeedableRandomSampler"  # Accelerate's: its loader tells it which pass this is
+_LEAVES: Final = re.compile(r"\s*(?:break|return)\b")
 _OF_THE_LOADER: Final = re.compile(r"(?<!batch_sampler)\.sampler\.set_epoch\s*\(")
 
 
 @dataclass(frozen=True)
 class Untold:
-    """Why the order repeats, what to change, and where. `certain`: torch's own sampler does nothing else."""
+    """Why the order repeats, what to change, and where. `certain`: torch's own sampler does nothing else.
+    `left`: passes end early, at the same place of the same order."""
 
     why: str
     fix: str
@@ -32,6 +35,7 @@ class Untold:
     location: Location | None
     diff: Diff | None
     certain: bool
+    left: bool = False
 
 
 def shuffles(loader: Mapping[str, Any]) -> bool:
@@ -42,6 +46,8 @@ def shuffles(loader: Mapping[str, Any]) -> bool:
 
 def of(process: Process, loader: Mapping[str, Any]) -> Untold | None:
     """None where the sampler takes no number of an epoch."""
+    if loader["sampler"] == _SEEDABLE:
+        return _uncounted(process, loader)
     own = not loader["shuffled"]
     if not own and "Distributed" not in loader["sampler"]:
         return None
@@ -69,6 +75,39 @@ def of(process: Process, loader: Mapping[str, Any]) -> Untold | None:
     )
 
 
+def _uncounted(process: Process, loader: Mapping[str, Any]) -> Untold:
+    """Accelerate's sampler: its loader counts a pass when it has been read to its end."""
+    place, diff = _loop_over_epochs(process, loader, "")
+    over = process.site(loader.get("site"))
+    leaves = _left_at(process, over)
+    left = f" Line {leaves} leaves the loop over it before that." if leaves else ""
+    return Untold(
+        why="Accelerate's sampler derives its order from a seed and the number of the pass, which its loader counts up "
+        f"only when it has been read to its end.{left}"
+        + " The order begins again with each pass, so samples behind the place where it is left are never seen."
+        * bool(leaves),
+        fix="Call set_epoch(epoch) on the loader that prepare() gave, before each pass over it. Or read on where the "
+        "pass before ended, with one iterator for all epochs.",
+        code="loader.set_epoch(epoch)  # the first line in the loop over epochs",
+        location=place or over,
+        diff=diff,
+        certain=bool(leaves),
+        left=bool(leaves),
+    )
+
+
+def _left_at(process: Process, over: Location | None) -> int:
+    """The line that leaves the loop over a loader early; 0 where none was recorded."""
+    texts = recorded_text.around(process, over) if over is not None else {}
+    depth = recorded_text.indent_of(texts.get(over.line, "")) if over is not None else 0
+    for at in sorted(at for at in texts if over is not None and at > over.line):
+        if texts[at].strip() and recorded_text.indent_of(texts[at]) <= depth:
+            break
+        if _LEAVES.match(texts[at]):
+            return at
+    return 0
+
+
 def _loop_over_epochs(process: Process, loader: Mapping[str, Any], holder: str) -> tuple[Location | None, Diff | None]:
     """The loop over epochs around the one over this loader, or that calls its function, and the edit that tells its
     `holder`, a sampler of it, the epoch: only where that loop knows the very variable that holds the loader."""
@@ -92,7 +131,7 @@ def _loop_over_epochs(process: Process, loader: Mapping[str, Any], holder: str) 
         name = _given(process, call, over, named["loader"]) if named is not None else ""
     if not name:
         return loop, None
-    told = f"{head['indent']}    {name}.{holder}.set_epoch({head['epoch']})"
+    told = f"{head['indent']}    {'.'.join(filter(None, (name, holder)))}.set_epoch({head['epoch']})"
     return loop, Diff(loop.file, loop.line, [text], [text, told])
 
 

@@ -107,6 +107,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
+        traits=frozenset({"left-early"}) if untold and untold.left else frozenset(),
         false_alarm="An order meant to repeat, for example to compare batch by batch.",
     )
 

@@ -21,6 +21,7 @@ from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
 from tracelyze.analyzers.computed.splits import overlap
 from tracelyze.analyzers.computed.splits.overlap import Overlap, Seen
 from tracelyze.analyzers.rule import Outcome, Passed, Skipped
+from tracelyze.analyzers.rules.data.train_validation_overlap import copies
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Finding, Location
 
 TRAINED = "trained"  # what a row of the table batches was used for
+_EXAMPLE = (
+    "order = rng.permutation(len(x))\n"
+    "train_index, val_index = order[200:], order[:200]  # no sample in both\n"
+    "train_index = oversample(train_index)  # copies only after the split, and of the training part alone"
+)
 DEVIATIONS = 2  # standard errors above an estimate: what it may be, in all but one of 40
 
 
@@ -43,12 +49,14 @@ class Look:
 
 
 class Judged(NamedTuple):
-    """What one pass shares with the training before it. `surely`: a share that it does not exceed."""
+    """What one pass shares with the training before it. `surely`: a share that it does not exceed; `copied`:
+    whether many of its samples have copies."""
 
     found: Overlap
     first: Seen
     surely: float
     site: Location | None
+    copied: bool = False
 
 
 @dataclass
@@ -84,12 +92,16 @@ def told(finding: Finding, judged: Judged, process: Process) -> Finding:
     said = f" Each of {plural(trainings, 'training')} was held against its own validation." if trainings > 1 else ""
     if finding.diff is not None:  # the script's own line that splits
         return replace(finding, summary=finding.summary + said, seen_at=judged.site)
+    own = ""
+    made = copies.made_above(process, finding.location) if judged.copied else None
+    if made is not None:
+        own = copies.split_first(process, copies.beside(process, finding.location, made), made)
+        before = f" Line {made.line} makes copies before the data are split."
+        finding = replace(finding, summary=finding.summary + before, fix=copies.FIX, location=made)
     return replace(
         finding,
         summary=finding.summary + said,
-        fix_code="order = rng.permutation(len(x))\n"
-        "train_index, val_index = order[200:], order[:200]  # no sample in both\n"
-        "train_index = oversample(train_index)  # copies only after the split, and of the training part alone",
+        fix_code=own or _EXAMPLE,
         location=finding.location or judged.site,
         seen_at=judged.site,
         false_alarm="Recordings of different things that are equal; a measure on a part of the training data alone.",
@@ -144,7 +156,7 @@ def _passes(training: Process, looks: Looks, limits: Limits) -> list[Judged]:
             judged = _compared(mine, before, known, training.site(evals["site"][row]))
             copied = _copied(mine, turns)
             if sum(len(copied.intersection(look.contents)) for look in mine) >= limits["copies"] * _number(mine):
-                judged = _apart(judged, mine, copied, turns, drawn)
+                judged = _apart(judged, mine, copied, turns, drawn)._replace(copied=True)
             if judged.found.expected * limits["share"] >= limits["enough"]:
                 found.append(judged)
     return found

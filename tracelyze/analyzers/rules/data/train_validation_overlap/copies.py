@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.script.editing.own_statement import OwnStatement
     from tracelyze.diagnosis import Finding
 
+FIX: Final = "Split first, and copy or oversample the training part alone."
 _COPIES: Final = re.compile(
     r"=.*(?:\b\w*(?:over_?sampl|re_?sampl|up_?sampl|duplicat|replicat|repeat|augment|balanc|smote|tile\b)\w*)\s*\(",
     re.IGNORECASE,
@@ -37,7 +38,7 @@ _ONCE: Final = re.compile(r"\breplace(?:ment)?\s*=\s*False")
 def told(finding: Finding, found: Overlap, process: Process) -> Finding:
     """The finding of shared samples, where many samples have an equal one in the same pass."""
     met = percent(found.hits / found.looked)
-    copied = _made_above(process, finding.location)
+    copied = made_above(process, finding.location)
     return replace(
         finding,
         title=f"{met} of the validation samples checked are also in the training data",
@@ -46,8 +47,8 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
             f"training. {percent(found.doubled)} of the samples in a pass over them occur twice or more: the data held "
             "copies before the split. On these, validation measures memorisation, so its numbers are too good."
         ),
-        fix="Split first, and copy or oversample the training part alone.",
-        fix_code=_split_first(process, _beside(process, finding.location, copied), copied) or finding.fix_code,
+        fix=FIX,
+        fix_code=split_first(process, beside(process, finding.location, copied), copied) or finding.fix_code,
         diff=None,
         evidence=[
             replace(one, value=found.hits / found.looked) if one.name == "share trained on" else one
@@ -66,7 +67,7 @@ def repeated_above(process: Process, split: Location | None) -> bool:
     return len(_drawn_again(process, split) or _drawn_again(process, _called_at(process, split))) == 1
 
 
-def _made_above(process: Process, split: Location | None) -> Location | None:
+def made_above(process: Process, split: Location | None) -> Location | None:
     """The only line above the split, in its function, that assigns what a function named after copies returns; else the
     only one that gives data to a function of the script which draws some of them again, and takes them back. Where the
     split stands in a function of its own, it may be a line above the call of that."""
@@ -91,13 +92,13 @@ def _called_at(process: Process, split: Location | None) -> Location | None:
     return script_lines.only_of([one for one in places if name and one.function != name and calls.search(one.source)])
 
 
-def _beside(process: Process, split: Location | None, copied: Location | None) -> Location | None:
+def beside(process: Process, split: Location | None, copied: Location | None) -> Location | None:
     """The split, or the call of its function, in the function that makes the copies."""
     apart = split is not None and copied is not None and split.file_function != copied.file_function
     return _called_at(process, split) if apart else split
 
 
-def _split_first(process: Process, split: Location | None, copied: Location | None) -> str:
+def split_first(process: Process, split: Location | None, copied: Location | None) -> str:
     """The script's own split into two parts, of what the call that copies is given, and that call below it for one of
     them; empty where the call is given more, or gives back anything but what is split."""
     own, given = own_statement.at(process, split), copied and _given(copied)

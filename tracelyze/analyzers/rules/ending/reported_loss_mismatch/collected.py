@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff
 
 READ = ("item", "detach")
+LOGS = "log"  # of Lightning: `self.log("train_loss", loss)`
 
 
 class Collected(NamedTuple):
@@ -33,7 +34,7 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
         return None
     lines = recorded_text.of_function(process, backward)
     divisors: list[tuple[int, str]] = []
-    found: list[tuple[int, OwnStatement, ast.Call]] = []
+    found: list[tuple[int, OwnStatement, ast.expr]] = []
     for number, text in sorted(lines.items()):
         own = own_statement.at(process, backward.at(number, text))
         if own is None or own.line != number or not own.is_whole:
@@ -41,10 +42,14 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
         if divisor := _divisor(own, loss):
             divisors.append((number, divisor))
         found += [(number, own, call) for call in own.parsed.calls(*READ) if _of(own, call, loss)]
+        given = [one.args[1] for one in own.parsed.calls(LOGS) if len(one.args) > 1]
+        found += [(number, own, one) for one in given if own.parsed.text_of(one) == loss]
     if len(divisors) != 1 or len(found) != 1 or found[0][0] < divisors[0][0]:
         return None
-    number, own, call = found[0]
-    text = own.parsed.with_parts({call: f"{own.parsed.text_of(call)} * {divisors[0][1]}"})
+    number, own, read = found[0]
+    again = _divided_again(own, read, divisors[0][1])
+    undone = {again: own.parsed.text_of(read)} if again else {read: f"{own.parsed.text_of(read)} * {divisors[0][1]}"}
+    text = own.parsed.with_parts(undone)
     place = backward.at(number, lines[number])
     return Collected(place, own.dedented(text), own.changed(text))
 
@@ -52,6 +57,14 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
 def _of(own: OwnStatement, call: ast.Call, loss: str) -> bool:
     """Whether it is `loss.item()`, or `loss.detach()`, as an argument or a term of a sum."""
     return isinstance(call.func, ast.Attribute) and own.parsed.text_of(call.func.value) == loss
+
+
+def _divided_again(own: OwnStatement, read: ast.expr, divisor: str) -> ast.expr | None:
+    """The quotient of what is read and the same divisor, `loss.item() / n`; None where it is not divided once more."""
+    for node in ast.walk(own.parsed.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and node.left is read:
+            return node if own.parsed.text_of(node.right) == divisor else None
+    return None
 
 
 def _divisor(own: OwnStatement, loss: str) -> str:

@@ -34,14 +34,25 @@ class Match:
     spread: float
 
 
+def beside(process: Process) -> int:
+    """How many optimizers step together, each time on one loss; 0 where they have losses of their own."""
+    first, *others = process.optimizations or [None]
+    if first is None or (others and len(process.trainings) > 1):
+        return 0
+    losses = first.steps["loss"]
+    alike = all(np.array_equal(one.steps["loss"], losses, equal_nan=True) for one in others)
+    return 1 + len(others) if alike and (not others or np.isfinite(losses).all()) else 0
+
+
 def of(process: Process) -> list[Series]:
-    """The training losses that were handed to loggers, by name."""
+    """The training losses that were handed to loggers, by name, with the steps that each optimizer had done."""
     table = process.scalars
     chosen = table.where(table.matches("phase", "reported") & np.isfinite(table["value"]))
     rows: dict[tuple[str, str], list[int]] = {}
     for index, (name, logger) in enumerate(zip(chosen.text("name"), chosen.text("logger"), strict=True)):
         rows.setdefault((str(name), str(logger)), []).append(index)
-    return [Series(name, logger, chosen["step"][at], chosen["value"][at]) for (name, logger), at in rows.items()]
+    done = chosen["step"] // max(1, beside(process))
+    return [Series(name, logger, done[at], chosen["value"][at]) for (name, logger), at in rows.items()]
 
 
 def among(series: Series, losses: Floats) -> float:

@@ -35,7 +35,7 @@ TAKE_BACK = "Log losses as they are before they are divided for accumulation, or
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Each logged series against the losses of the steps between two of its values."""
-    if len(process.optimizations) != 1:
+    if not reports.beside(process):
         return Skipped(
             style.several(process, "several optimizers step, so that no loss is the only one"), "not-applicable"
         )

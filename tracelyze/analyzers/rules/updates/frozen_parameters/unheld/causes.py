@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import moved_below, tensor_names
 from tracelyze.analyzers.rules.updates.frozen_parameters import empty_groups, given_parts
-from tracelyze.analyzers.rules.updates.frozen_parameters.unheld import added_later, broken_ties, passed_by_name
+from tracelyze.analyzers.rules.updates.frozen_parameters.unheld import (
+    added_later,
+    broken_ties,
+    passed_by_name,
+    taken_by_name,
+)
 from tracelyze.analyzers.script import recorded_text, script_lines
 from tracelyze.analyzers.script.editing import own_statement
 from tracelyze.analyzers.script.editing.storing import registered_layers
@@ -118,6 +123,7 @@ def cause(optimization: Optimization, row: dict[str, Any], replaced: bool) -> Ca
         _in_a_list(tensors)
         or _in_an_empty_group(tensors)
         or _skipped_by_name(tensors)
+        or _taken_by_name(tensors)
         or _in_no_group(tensors)
         or _put_in_later(tensors)
         or _added_later(tensors)
@@ -158,6 +164,12 @@ def _skipped_by_name(tensors: _Tensors) -> Cause | None:
     if tie is not None:
         return Cause(f"{skipped.said} {tie.said}", tie.fix, tie.code, tie.place)
     return Cause(skipped.said, skipped.fix, "", skipped.place, skipped.diff)
+
+
+def _taken_by_name(tensors: _Tensors) -> Cause | None:
+    """Groups that take in what has these names alone."""
+    taken = taken_by_name.of(tensors.optimization, tensors.each) if tensors.other is None else None
+    return Cause(taken.said, taken.fix, taken.code, taken.place) if taken is not None else None
 
 
 def _in_no_group(tensors: _Tensors) -> Cause | None:
