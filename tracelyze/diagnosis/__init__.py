@@ -167,6 +167,7 @@ class Setting:
 Trait = Literal[
     "reason-known", "padding-seen", "of-targets", "cut-at-a-plateau", "too-small", "no-numbers", "two-ranges",
     "in-validation",
+    "left-early",
 ]  # fmt: skip
 """What decides between findings which explains which, for the analyzers; no JSON holds it.
 

@@ -36,9 +36,9 @@ class Match:
 
 def beside(process: Process) -> int:
     """How many optimizers step together, each time on one loss; 0 where they have losses of their own."""
-    first, *others = process.optimizations or [None]
-    if first is None or (others and len(process.trainings) > 1):
+    if not process.optimizations or (len(process.optimizations) > 1 and len(process.trainings) > 1):
         return 0
+    first, *others = process.optimizations
     losses = first.steps["loss"]
     alike = all(np.array_equal(one.steps["loss"], losses, equal_nan=True) for one in others)
     return 1 + len(others) if alike and (not others or np.isfinite(losses).all()) else 0
