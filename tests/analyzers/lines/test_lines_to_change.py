@@ -169,7 +169,7 @@ def main():
         ("repeats", "kinds = rng.choice(6, count)", "make_rows"),
         ("split", "train, held = random_split(full, [0.8, 0.2])", "main"),
     )
-    found = copies._made_above(process, process.site(2))
+    found = copies.made_above(process, process.site(2))
     assert (found.line if found else None) == (8 if above else None)
 
 

@@ -388,7 +388,7 @@ def test_a_split_of_what_the_copies_are_made_of(make, copies: str, code: str) ->
     process = make.process(sites=[site])
     place = process.site(5)
     shown = f"train, val = train_test_split(rows, stratify=rows.y)\n{code}  # these alone" if code else ""
-    assert split_copies._split_first(process, place, split_copies._made_above(process, place)) == shown
+    assert split_copies.split_first(process, place, split_copies.made_above(process, place)) == shown
 
 
 @pytest.mark.parametrize("split", ["a, c, b, d = train_test_split(x, y)", "a, c, b, d = divide(x, y)"])
@@ -399,7 +399,7 @@ def test_a_split_of_several_names_side_by_side(make, split: str) -> None:
     process = make.process(sites=[site])
     place = process.site(5)
     shown = f"{split}\na, b = oversample(a, b)  # these alone" if "train_test" in split else ""
-    assert split_copies._split_first(process, place, split_copies._made_above(process, place)) == shown
+    assert split_copies.split_first(process, place, split_copies.made_above(process, place)) == shown
 
 
 @pytest.mark.parametrize(
@@ -423,10 +423,10 @@ def test_a_split_in_a_function_of_its_own(make, copies: str, split: str, code: s
     sites += [{"site": 7, **call, "function": "test", "line": 30}] * (calls - 1)
     process = make.process(sites=sites)
     place = process.site(5)
-    found = split_copies._made_above(process, place)
+    found = split_copies.made_above(process, place)
     assert (found.line if found is not None else None) == (11 if code is not None and calls == 1 else None)
     if found is not None:
-        shown = split_copies._split_first(process, split_copies._beside(process, place, found), found)
+        shown = split_copies.split_first(process, split_copies.beside(process, place, found), found)
         assert shown == (f"{split}\n{code}  # these alone" if code else "")
 
 

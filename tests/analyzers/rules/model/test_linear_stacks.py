@@ -62,7 +62,7 @@ def test_layers_in_several_places(make) -> None:
             "self.act = getattr(nn, cfg.act, nn.Identity)()",
             "self.act = getattr(nn, cfg.act)()  # raises an error for an unknown name",
         ),
-        ("self.act = nn.Identity()  # for now", "self.act = nn.GELU()  # for now"),
+        ("self.act = nn.Identity()  # for now", "self.act = nn.GELU()"),
         ("self.act = act_layer()", "self.act = nn.GELU()"),  # a class that turned out to be Identity
         ("self.act = make(kind)", "x = torch.relu(self.up(x))\nx = self.down(x)"),
     ):
