@@ -1047,7 +1047,7 @@ SETTINGS: Final = (
         consequences=(*BLOW_UP, *STUCK),
         lines=("planes = torch.tensor(",),
     ),
-    faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
+    faulty("raw_pixels", "input-normalization", lines=("loader = DataLoader(TensorDataset(image,",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),
     pair("two_ranks", "past-wrapper", "ranks-out-of-sync", lines=("loss = (called(x) - y).square().mean()",)),
     pair("head_in_ranks", "past-wrapper", "ranks-out-of-sync", lines=("predicted = head.module.predict(features)",)),

@@ -68,7 +68,7 @@ def test_the_line_that_takes_most_of_the_time(make: Callable[[list[float]], Any]
     assert found is not None
     assert "# the line" in SOURCE[found.line - 1]
     assert found.function == (parse if make is calls else make).__name__
-    assert found.there > found.whole / 2
+    assert found.there > found.whole / 3, "the two lines of a loop share it"
 
 
 @pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")

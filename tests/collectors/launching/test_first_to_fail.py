@@ -110,4 +110,4 @@ def test_the_exception_of_a_loading_worker_points_at_the_dataset(collect: Collec
     assert finding.location is not None
     assert (finding.location.line, finding.location.function) == (11, "__getitem__")
     assert finding.title == "KeyError: 'row 13 has no price' at loading.py:11"
-    assert "the dataset raised an exception in a loading worker" in finding.summary
+    assert "the dataset could not load a sample. It raised in a loading worker" in finding.summary

@@ -100,7 +100,8 @@ def test_a_training_that_hangs_leaves_its_stack_and_sampled_lines(collect: Colle
     if Path("/proc/self/syscall").exists():
         waits = [row["waits"] for row in process.samples.records() if row["waits"]]
         assert waits.count("futex timed") >= 2, "it would have given up"
-        assert "thread prefetch (futex timed):" in first["text"]
+        alive = "thread prefetch (futex timed):" in first["text"]
+        assert alive or "thread prefetch: ended" in first["text"], "on a busy machine it ended before the first look"
 
 
 def test_signals_can_be_switched_off(collect: Collect) -> None:
