@@ -295,6 +295,17 @@ def test_collect_refuses_wrong_calls(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    """As of a shell that stands in a folder which another one has removed."""
+    for call in ("diagnose", "collect -- python train.py", "rules"):
+        command = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m tracelyze {call}'
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        if call == "rules":
+            assert done.returncode == 0
+        else:
+            assert_refused(done, "T201", "the working directory was removed", "change into one that is there")
+
+
 def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C while a command works ends it with 130 and without a traceback."""
     program = "from tracelyze import cli\nfrom tracelyze.catalogue import pages\ndef stop(): raise KeyboardInterrupt\n"

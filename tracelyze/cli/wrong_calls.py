@@ -1,8 +1,9 @@
-"""A call that does not fit its command: what typer refuses, in the one line that every error has."""
+"""A call that cannot be carried out: what typer refuses, and a folder that is gone, in the one line of every error."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -15,7 +16,12 @@ _REFUSALS = tuple(kind for kind in typer.BadParameter.__mro__ if kind.__name__ =
 
 
 def refusal(error: Exception) -> InputError | None:
-    """The error to show for what typer raised; None for any other exception. A bare call of a group shows its help."""
+    """The error to show for what typer raised, or for a call from a folder that is gone; None for any other exception.
+
+    A bare call of a group shows its help.
+    """
+    if isinstance(error, FileNotFoundError) and _folder_is_gone():
+        return InputError(Cause.NO_SUCH_PATH, "the working directory was removed; change into one that is there")
     if not isinstance(error, _REFUSALS):
         return None
     said: Any = error
@@ -26,6 +32,14 @@ def refusal(error: Exception) -> InputError | None:
     command = context.command_path if context is not None else "tracelyze"
     why = _reason(said, command)
     return InputError(Cause.WRONG_CALL, f"{why}{'' if why.endswith('?') else ';'} {command} --help shows the call")
+
+
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _reason(error: Any, command: str) -> str:
